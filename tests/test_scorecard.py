@@ -26,6 +26,7 @@ from scorecard import (  # noqa: E402 (the folder is not installed)
     grid,
     page,
     power,
+    scores,
     statistics,
 )
 from scorecard.claims import CLAIMS  # noqa: E402
@@ -81,7 +82,8 @@ def test_seeds_that_would_decide():
     assert seeds_to_decide(Estimate(0.5, -2.5, 3.5, 3), "above", 2.0) == 12
     assert seeds_to_decide(Estimate(1.0, -1.0, 3.0, 3), "within", 2.0) == 12
     assert seeds_to_decide(Estimate(1.0, -1.0, 3.0, 3), "at_most", 2.0) == 12
-    assert seeds_to_decide(Estimate(1.0, -1.0, 3.0, 3), "at_most", 1.5) is None  # 48: too many
+    assert seeds_to_decide(Estimate(1.0, -1.0, 3.0, 3), "at_most", 1.5) == 48
+    assert seeds_to_decide(Estimate(1.0, -1.0, 3.0, 3), "at_most", 1.05) is None  # 4,800
     assert seeds_to_decide(Estimate(3.0, 2.0, 4.0, 1), "within", 2.0) == 3  # never fewer
     assert seeds_to_decide(Estimate(1.0, -1.0, 3.0, 3), "at_most", 1.0) is None
     assert seeds_to_decide(Estimate(1.0, -math.inf, 3.0, 3), "above", 1.0) is None
@@ -117,6 +119,17 @@ def test_levelling_off():
 
 
 @pytest.mark.long
+def test_the_last_move():
+    level = statistics.late_move(sweep(levels_at=16))
+    assert abs(level.value) < 0.5
+    rising = statistics.late_move(sweep(levels_at=1024, per_octave=0.06, n=(4, 16, 64, 256, 1024)))
+    assert rising.value > level.value
+    none = statistics.late_move(sweep(levels_at=4, beyond=0.03))
+    assert math.isnan(none.value)
+    assert none.note == "n* is not seen to rise"
+
+
+@pytest.mark.long
 def test_a_shift_between_two_sweeps():
     n = (4, 8, 16, 32, 64, 128, 256)
     a, b = (sweep(levels_at=best, n=n, beyond=0.03, seed=best) for best in (8, 64))
@@ -130,8 +143,13 @@ def test_a_shift_between_two_sweeps():
 @pytest.mark.long
 def test_a_shift_between_bounds_is_open():
     top = sweep(levels_at=4096, per_octave=0.08, n=(4, 16, 64))
-    assert statistics.shift(top, top).low == -math.inf
-    assert statistics.shift(top, top).high == math.inf
+    found = statistics.shift(top, top)
+    assert (found.low, found.high) == (-math.inf, math.inf)
+    assert found.note == "n* may be the largest tested, 64"
+    assert found.add == (128,)
+    low = statistics.shift(*[sweep(levels_at=4, n=(4, 16, 64), beyond=0.03)] * 2)
+    assert low.note == "n* may be the smallest tested, 4"
+    assert low.add == (2,)
 
 
 @pytest.mark.long
@@ -188,6 +206,8 @@ def test_the_smallest_b_p_may_cost_more_on_hard():
 
 @pytest.mark.long
 def test_tokens_that_follow_rollouts_change_nothing():
+    still = [c.replace(tokens_K=c.rollouts_K) for c in sweep(levels_at=4, beyond=0.03)]
+    assert math.isnan(statistics.shift_of_rise(still).value)  # no rise, no trend to keep
     curves = sweep(levels_at=64, beyond=0.03)
     curves = [c.replace(tokens_K=c.rollouts_K * 7.0) for c in curves]
     same = statistics.shift_of_rise(curves)
@@ -215,20 +235,20 @@ def flat(scores, n=16, b_p=32, k=10, ends=1e5):
 
 def test_a_contrast_is_paired_by_seed_and_has_students_interval():
     a, b = flat([0.5, 0.6, 0.7]), flat([0.54, 0.65, 0.76])
-    found = statistics.contrast(a, b)
+    found = scores.contrast(a, b)
     # Differences 0.04, 0.05, 0.06: mean 0.05, sd 0.01, t(0.975, 2) = 4.303.
     assert found.value == pytest.approx(0.05)
     assert found.high - found.value == pytest.approx(4.3027 * 0.01 / math.sqrt(3), rel=1e-4)
     assert found.seeds == 3
     assert verdict(found, "above", 0.02) == "holds"
-    assert verdict(statistics.contrast(b, a), "above", 0.02) == "does not"
-    assert verdict(statistics.contrast(a, flat([0.9, 0.3, 0.8])), "above", 0.02) == "undecided"
+    assert verdict(scores.contrast(b, a), "above", 0.02) == "does not"
+    assert verdict(scores.contrast(a, flat([0.9, 0.3, 0.8])), "above", 0.02) == "undecided"
 
 
 def test_configurations_of_a_seed_are_one_number():
     a = flat([0.5, 0.5]) + flat([0.5, 0.5], n=64)
     b = flat([0.6, 0.7]) + flat([0.8, 0.9], n=64)
-    found = statistics.contrast(a, b)
+    found = scores.contrast(a, b)
     assert found.seeds == 2
     assert found.value == pytest.approx(0.25)  # (0.1 + 0.3) / 2 and (0.2 + 0.4) / 2
 
@@ -237,37 +257,37 @@ def test_a_contrast_is_at_equal_rollouts():
     short = flat([0.5, 0.5, 0.5], ends=1e4)
     long = flat([0.6, 0.6, 0.6])
     long = [c.replace(score_K=np.where(c.rollouts_K > 1.1e4, 0.9, c.score_K)) for c in long]
-    assert statistics.contrast(short, long).value == pytest.approx(0.1)
+    assert scores.contrast(short, long).value == pytest.approx(0.1)
 
 
 def test_the_large_n_against_the_small_n():
     both = flat([0.5, 0.5, 0.5], n=4) + flat([0.56, 0.55, 0.57], n=64)
-    assert verdict(statistics.pair(both), "above", 0.02) == "holds"
-    assert statistics.pair(both, 64, 4).value == pytest.approx(-0.06)
-    assert "not both there" in statistics.pair(flat([0.5], n=4)).note
+    assert verdict(scores.pair(both), "above", 0.02) == "holds"
+    assert scores.pair(both, 64, 4).value == pytest.approx(-0.06)
+    assert "not both there" in scores.pair(flat([0.5], n=4)).note
     runs = {(32, 4, 0): 1.0, (32, 64, 0): 3.0, (32, 4, 1): 1.0, (32, 64, 1): 5.0, (8, 64, 0): 9.0}
-    assert statistics.pair_runs(runs).value == 3.0
+    assert scores.pair_runs(runs).value == 3.0
 
 
 def test_one_seed_has_no_interval():
-    found = statistics.contrast(flat([0.5]), flat([0.6]))
+    found = scores.contrast(flat([0.5]), flat([0.6]))
     assert found.low == -math.inf
     assert verdict(found, "above", 0.02) == "undecided"
-    assert "no runs in common" in statistics.over_seeds([]).note
+    assert "no runs in common" in scores.over_seeds([]).note
 
 
 def test_one_n_cannot_be_best():
     alone = flat([0.5, 0.6, 0.7])
     for found in (
         statistics.rise(alone), statistics.shift(alone, alone), statistics.pilot_loss(alone),
-        statistics.one_seed_loss(alone),
+        scores.one_seed_loss(alone),
     ):  # fmt: skip
         assert found.note == "one n only so far"
         assert verdict(found, "above", 1.0) == "undecided"
 
 
 def test_what_a_run_moved():
-    assert statistics.moved(flat([0.5, 0.6, 0.7])).value == pytest.approx(0.5)
+    assert scores.moved(flat([0.5, 0.6, 0.7])).value == pytest.approx(0.5)
 
 
 def test_a_final_score_is_the_mean_of_the_last_fifth():
@@ -275,18 +295,18 @@ def test_a_final_score_is_the_mean_of_the_last_fifth():
     curve = curve.replace(
         rollouts_K=np.array([0.0, 50, 79, 90, 100]), score_K=np.array([0, 0, 0, 0.4, 0.6])
     )
-    assert statistics.final_scores([curve]) == {(32, 16, 0): pytest.approx(0.5)}
+    assert scores.final_scores([curve]) == {(32, 16, 0): pytest.approx(0.5)}
 
 
 def test_a_fall_is_looked_for_in_the_other_seeds():
     falls = power.planted(levels_at=4, n=(4, 16), falls=0.1)
-    assert verdict(statistics.fall(power.seen(falls, rng(), 3, QUIET)), "above", 0.01) == "holds"
+    assert verdict(scores.fall(power.seen(falls, rng(), 3, QUIET)), "above", 0.01) == "holds"
     level = power.planted(levels_at=4, n=(4, 16))
-    found = statistics.fall(power.seen(level, rng(), 3, QUIET))
+    found = scores.fall(power.seen(level, rng(), 3, QUIET))
     assert verdict(found, "above", 0.01) == "does not"
-    many = [statistics.fall(power.seen(level, rng(i), 3, LOUD)).value for i in range(30)]
+    many = [scores.fall(power.seen(level, rng(i), 3, LOUD)).value for i in range(30)]
     assert abs(np.mean(many)) < 0.02  # a peak of the run's own would be 0.05 of noise
-    assert verdict(statistics.fall(power.seen(falls, rng(), 3, LOUD)), "above", 0.01) == "undecided"
+    assert verdict(scores.fall(power.seen(falls, rng(), 3, LOUD)), "above", 0.01) == "undecided"
 
 
 # Beyond the paper
@@ -302,9 +322,9 @@ def test_a_pilot_that_finds_the_n_and_one_that_does_not():
 
 @pytest.mark.long
 def test_what_one_seed_is_worth():
-    found = statistics.one_seed_loss(sweep(levels_at=64))
+    found = scores.one_seed_loss(sweep(levels_at=64))
     assert decide(found, "at_most", 0.02) == "holds"
-    assert statistics.one_seed_loss(sweep(LOUD, levels_at=64)).value > found.value
+    assert scores.one_seed_loss(sweep(LOUD, levels_at=64)).value > found.value
 
 
 def decide(found, kind, smallest):
@@ -320,13 +340,17 @@ def test_every_claim_says_what_it_needs():
         assert set(claim.needs) <= set(evidence.ARMS), claim.id
         assert claim.smallest > 0
         assert claim.where or claim.group == "Beyond the paper"
+    # What compares two n* was registered with more than the paper's own differences.
+    amended = {c.id for c in CLAIMS if c.registered is not None}
+    assert amended == {"5", "6", "8", "9", "10", "22"}
 
 
 def test_every_row_stands_in_the_power_table_or_says_why_not():
     named = " ".join(t.rows for t in power.TRIALS)
     covered = {int(r) for part in named.replace(" to ", "-").split(",") for r in span(part)}
     by_counts = {"7", "12", "16", "18"}  # rise again; a difference of draws; no noise to plant
-    assert {int(c.id) for c in CLAIMS} - covered == {int(r) for r in by_counts}
+    later = {c.id for c in CLAIMS if c.group == "Written after a look at the data"}
+    assert {int(c.id) for c in CLAIMS} - covered == {int(r) for r in by_counts | later}
 
 
 def span(part):
@@ -443,8 +467,16 @@ def test_a_cell_says_its_verdict_what_it_rests_on_and_what_is_next():
     unsure = page.judge(claim(kind="within"), column)
     # The line lies at 2, 1 from the estimate; half-width 2: four times the seeds, nine more.
     assert unsure.what_next() == "about 12 seeds: 18M rollouts more, 18 core hours"
-    bound = replace(sure, found=Estimate(0.0, -math.inf, 4.0, 3, note="a bound"))
-    assert (bound.short, bound.what_next()) == ("open 0.0 [..., 4.0]", "a bound")
+    at_end = Estimate(0.0, -math.inf, 4.0, 3, 6e6, "a bound", (128,))
+    bits = evidence.columns()[2]  # runs of 262,144 rollouts at 16 CPU seconds a million
+    bound = replace(sure, column=bits, found=at_end)
+    assert bound.short == "open 0.0 [..., 4.0]"
+    assert bound.what_next() == "a bound; add n = 128: 786k rollouts more, 0.0035 core hours"
+    printed = replace(bits, printed={"30": 0.5}, arms={})
+    cell = page.judge(next(c for c in CLAIMS if c.id == "30"), printed)
+    assert cell.short == "open 0.5 [..., ...]"
+    assert cell.what_next() == "as printed, one run: no interval"
+    assert page.judge(CLAIMS[0], printed).short == "·"
     absent = page.judge(CLAIMS[0], column)
     assert absent.short == "·"
     assert absent.what_next().startswith("needs Easy problems: 27 runs, 108M rollouts")
@@ -455,10 +487,13 @@ def test_a_page_has_every_claim_and_leaves_no_row_without_an_answer():
     table = [[page.judge(c, column), page.judge(c, column)] for c in CLAIMS]
     written = page.text(table, "scorecard.png")
     rows, _, _ = written.partition("## What the tests can see")
+    assert f"0 of the {len(CLAIMS)} rows say yes or no in a column; open in all: 1, 2" in written
     for c in CLAIMS:
         assert rows.count(f"| {c.id} |") == 3, c.id  # the claim, what it takes, its test
         assert c.rule in written
     assert "](scorecard.png)" in written
+    assert "| column | n | B_p |" in page.text([[page.judge(c, evidence.columns()[0])] for c in
+                                                CLAIMS[:1]], "scorecard.png")  # fmt: skip
     drawn = page.picture(table)
     shown = [t.get_text() for t in drawn.axes[0].get_yticklabels()]
     assert len(shown) == len(CLAIMS)

@@ -11,17 +11,22 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from scorecard import scores
 from scorecard import statistics as of
 from scorecard.evidence import Evidence
 from scorecard.verdicts import Estimate, Kind
 
 # Smallest effects of interest, and why.
-OCTAVES = 2.0  # of n*: what the paper's panels differ by, and what costs a point or two of score
+OCTAVES = 2.0  # of a rise of n*: less costs no more than a point or two of score
 OCTAVE = 1.0  # of n*: neighbours of an optimum cost about nothing
+# Between two n* the paper's own differences are 1.6 octaves (452 against 153), 1.0 (512 against
+# 256) and 1.8 (row 8): rows that compare two n* ask for one. They were registered with two.
+REGISTERED = 2.0
 POINTS = 0.02  # of score: what repeats of one recipe differ by (ScaleRL, arXiv 2510.13786)
 POINT = 0.01  # of score: what one would still pay for
 TWICE = 1 / 3  # (a - b) / (a + b) where a is twice b
-HALF = 0.5  # of d log n* / d log B_p: nearer to a law of n (0) than to one of the batch (-1)
+HALF = 0.5  # of d log n* / d log B_p: nearer to a law of n (0) than to one of the batch (-1); of
+# octaves while the budget doubles: n* as the root of C, and the paper's own Easy law moves by 0.44
 SHARE = 0.05  # of problems, of progress
 
 
@@ -36,6 +41,7 @@ class Claim:
         measure: what the number is.
         unit: of the number.
         kind, smallest: see `scorecard.verdicts`.
+        registered: the smallest effect that was written down before the runs, where another.
         needs: arms without which it cannot be tested, names of `evidence.ARMS`.
         test: evidence -> estimate; raises `evidence.MissingError` where an arm is not there.
     """
@@ -50,6 +56,7 @@ class Claim:
     smallest: float
     needs: tuple[str, ...]
     test: Callable[[Evidence], Estimate]
+    registered: float | None = None
 
     @property
     def rule(self) -> str:
@@ -66,7 +73,7 @@ class Claim:
 
 LAW, METRICS, BATCH = "The law n*(C)", "Which metric", "Problems per batch"
 SPREAD, DATA, MIX, RECIPE = "Progress over problems", "Few problems", "Mixtures", "Recipe"
-OURS = "Beyond the paper"
+OURS, LATER = "Beyond the paper", "Written after a look at the data"
 
 
 def _batch(e: Evidence, arm: str) -> int:
@@ -105,14 +112,14 @@ CLAIMS: tuple[Claim, ...] = (
         id="5", group=LAW, text="Hard levels off at a smaller n than Easy.",
         where="4.1, figure 6",
         measure="log2 n* on Easy minus on Hard, largest shared budget", unit="octaves",
-        kind="above", smallest=OCTAVES, needs=("easy", "hard"),
+        kind="above", smallest=OCTAVE, registered=REGISTERED, needs=("easy", "hard"),
         test=lambda e: of.shift(e.sweep("hard"), e.sweep("easy")),
     ),
     Claim(
         id="6", group=LAW, text="With a larger fixed B_p it levels off at a smaller n.",
         where="appendix, figures 16 and 17",
         measure="log2 n* at the smallest B_p minus at the largest, largest shared budget, Easy",
-        unit="octaves", kind="above", smallest=OCTAVES, needs=("easy_all",),
+        unit="octaves", kind="above", smallest=OCTAVE, registered=REGISTERED, needs=("easy_all",),
         test=lambda e: of.shift(e.at_bp("easy_all", -1), e.at_bp("easy_all", 0)),
     ),
     Claim(
@@ -126,14 +133,14 @@ CLAIMS: tuple[Claim, ...] = (
         id="8", group=METRICS, text="Easy: worst@k wants a larger n than best@k (sharpening).",
         where="4.1, figure 7",
         measure="log2 n* by worst@k minus by best@k, largest budget", unit="octaves",
-        kind="above", smallest=OCTAVES, needs=("easy", "outcomes"),
+        kind="above", smallest=OCTAVE, registered=REGISTERED, needs=("easy", "outcomes"),
         test=lambda e: e.metric_shift("easy", "best", "worst"),
     ),
     Claim(
         id="9", group=METRICS, text="Hard: best@k wants a larger n than worst@k (coverage).",
         where="4.1, figure 7",
         measure="log2 n* by best@k minus by worst@k, largest budget", unit="octaves",
-        kind="above", smallest=OCTAVES, needs=("hard", "outcomes"),
+        kind="above", smallest=OCTAVE, registered=REGISTERED, needs=("hard", "outcomes"),
         test=lambda e: e.metric_shift("hard", "worst", "best"),
     ),
     Claim(
@@ -141,7 +148,7 @@ CLAIMS: tuple[Claim, ...] = (
         text="Never solved in 128 tries: best@k wants a larger n than worst@k.",
         where="appendix, figure 20",
         measure="as row 9, on the extremely hard problems", unit="octaves",
-        kind="above", smallest=OCTAVES, needs=("extremely_hard", "outcomes"),
+        kind="above", smallest=OCTAVE, registered=REGISTERED, needs=("extremely_hard", "outcomes"),
         test=lambda e: of.shift(
             e.sweep("extremely_hard", "worst"), e.sweep("extremely_hard", "best")
         ),
@@ -151,7 +158,7 @@ CLAIMS: tuple[Claim, ...] = (
         where="appendix, figure 20",
         measure="worst@k at n = 64 minus at n = 256, last fifth of the budget", unit="score",
         kind="above", smallest=POINT, needs=("extremely_hard", "outcomes"),
-        test=lambda e: of.pair(e.sweep("extremely_hard", "worst"), 256, 64),
+        test=lambda e: scores.pair(e.sweep("extremely_hard", "worst"), 256, 64),
     ),
     Claim(
         id="12", group=BATCH, text="Easy, fixed batch: n*(M) rises and B_p*(M) falls.",
@@ -198,8 +205,8 @@ CLAIMS: tuple[Claim, ...] = (
         where="5, figure 12",
         measure="share of all movement that is loss, sampling noise removed, all n", unit="share",
         kind="above", smallest=SHARE, needs=("easy", "problems"),
-        test=lambda e: of.over_seeds(
-            of.per_seed(e.runs("easy", "interference")), of.spent(e.every("easy"))
+        test=lambda e: scores.over_seeds(
+            scores.per_seed(e.runs("easy", "interference")), of.spent(e.every("easy"))
         ),
     ),
     Claim(
@@ -207,14 +214,14 @@ CLAIMS: tuple[Claim, ...] = (
         where="5, figure 12",
         measure="share without a success in k: n = 4 minus n = 64", unit="share",
         kind="above", smallest=SHARE / 2, needs=("easy", "outcomes"),
-        test=lambda e: of.pair(e.every("easy", "best")),
+        test=lambda e: scores.pair(e.every("easy", "best")),
     ),
     Claim(
         id="20", group=SPREAD, text="Larger n progresses more evenly over problems.",
         where="5, figure 12",
         measure="evenness of progress (1: all gained alike): n = 64 minus n = 4", unit="share",
         kind="above", smallest=SHARE, needs=("easy", "problems"),
-        test=lambda e: of.pair_runs(
+        test=lambda e: scores.pair_runs(
             e.runs("easy", "uniform_progress"), rollouts=of.spent(e.every("easy"))
         ),
     ),
@@ -223,12 +230,12 @@ CLAIMS: tuple[Claim, ...] = (
         where="5, figure 14",
         measure="score lost since the peak (found in the other seeds), mean over n", unit="score",
         kind="above", smallest=POINT, needs=("few",),
-        test=lambda e: of.fall(e.sweep("few")),
+        test=lambda e: scores.fall(e.sweep("few")),
     ),
     Claim(
         id="22", group=DATA, text="Few problems cap n lower.", where="5, figure 14",
         measure="log2 n* with many problems minus with few, largest shared budget", unit="octaves",
-        kind="above", smallest=OCTAVES, needs=("few", "easy"),
+        kind="above", smallest=OCTAVE, registered=REGISTERED, needs=("few", "easy"),
         test=lambda e: of.shift(e.sweep("few"), e.sweep("easy")),
     ),
     Claim(
@@ -237,7 +244,7 @@ CLAIMS: tuple[Claim, ...] = (
         measure="train minus validation score: at n = 4 minus at n = 64", unit="score",
         kind="above", smallest=POINT, needs=("easy", "train"),
         test=lambda e: _negative(
-            of.pair_runs(e.runs("easy", "gap"), rollouts=of.spent(e.every("easy")))
+            scores.pair_runs(e.runs("easy", "gap"), rollouts=of.spent(e.every("easy")))
         ),
     ),
     Claim(
@@ -251,28 +258,32 @@ CLAIMS: tuple[Claim, ...] = (
         id="25", group=MIX, text="Training on Hard alone forgets Easy.", where="5, figure 15",
         measure="score on Easy before minus after training on Hard", unit="score",
         kind="above", smallest=POINTS, needs=("hard_on_easy",),
-        test=lambda e: _negative(of.moved(e.sweep("hard_on_easy", on="easy"))),
+        test=lambda e: _negative(scores.moved(e.sweep("hard_on_easy", on="easy"))),
     ),
     Claim(
         id="26", group=MIX, text="Easy problems in the mixture protect it.",
         where="5, figure 15",
         measure="score on Easy: trained on the mixture minus on Hard alone", unit="score",
         kind="above", smallest=POINTS, needs=("hard_on_easy", "dual"),
-        test=lambda e: of.contrast(e.sweep("hard_on_easy", on="easy"), e.sweep("dual", on="easy")),
+        test=lambda e: scores.contrast(
+            e.sweep("hard_on_easy", on="easy"), e.sweep("dual", on="easy")
+        ),
     ),
     Claim(
         id="27", group=MIX, text="That costs little on Hard (two points there).",
         where="5, figure 15",
         measure="score on Hard: trained on Hard alone minus on the mixture", unit="score",
         kind="at_most", smallest=2 * POINTS, needs=("hard_on_easy", "dual"),
-        test=lambda e: of.contrast(e.sweep("dual", on="hard"), e.sweep("hard_on_easy", on="hard")),
+        test=lambda e: scores.contrast(
+            e.sweep("dual", on="hard"), e.sweep("hard_on_easy", on="hard")
+        ),
     ),
     Claim(
         id="28", group=MIX, text="Very easy problems help nobody, not even themselves.",
         where="5, figure 15",
         measure="score on Very Easy: mixture of three minus mixture of two", unit="score",
         kind="at_most", smallest=POINTS, needs=("dual", "tri"),
-        test=lambda e: of.contrast(
+        test=lambda e: scores.contrast(
             e.sweep("dual", on="very_easy"), e.sweep("tri", on="very_easy")
         ),
     ),
@@ -281,7 +292,7 @@ CLAIMS: tuple[Claim, ...] = (
         where="appendix, figure 21",
         measure="score outside the domain: n = 64 minus n = 4, trained on Easy", unit="score",
         kind="above", smallest=POINTS, needs=("outside",),
-        test=lambda e: of.pair(e.sweep("outside", on="other")),
+        test=lambda e: scores.pair(e.sweep("outside", on="other")),
     ),
     Claim(
         id="30", group=RECIPE, text="PPO's best n rises too.", where="appendix",
@@ -299,31 +310,31 @@ CLAIMS: tuple[Claim, ...] = (
         id="32", group=RECIPE, text="Square-root scaling of the rate beats a constant one.",
         where="3, figure 4", measure="final score at eight times the batch", unit="score",
         kind="above", smallest=POINTS, needs=("rate_sqrt", "rate_constant"),
-        test=lambda e: of.contrast(e.sweep("rate_constant"), e.sweep("rate_sqrt")),
+        test=lambda e: scores.contrast(e.sweep("rate_constant"), e.sweep("rate_sqrt")),
     ),
     Claim(
         id="33", group=RECIPE, text="Square-root scaling beats a linear one.",
         where="3, figure 4", measure="as row 32", unit="score",
         kind="above", smallest=POINTS, needs=("rate_sqrt", "rate_linear"),
-        test=lambda e: of.contrast(e.sweep("rate_linear"), e.sweep("rate_sqrt")),
+        test=lambda e: scores.contrast(e.sweep("rate_linear"), e.sweep("rate_sqrt")),
     ),
     Claim(
         id="34", group=RECIPE, text="Easy: KL and an entropy bonus help.", where="3, figure 3",
         measure="final score with both minus with neither", unit="score",
         kind="above", smallest=POINT, needs=("easy_plain", "easy_regular"),
-        test=lambda e: of.contrast(e.sweep("easy_plain"), e.sweep("easy_regular")),
+        test=lambda e: scores.contrast(e.sweep("easy_plain"), e.sweep("easy_regular")),
     ),
     Claim(
         id="35", group=RECIPE, text="Hard: they hurt.", where="3, figure 3",
         measure="final score with neither minus with both", unit="score",
         kind="above", smallest=POINT, needs=("hard_plain", "hard_regular"),
-        test=lambda e: of.contrast(e.sweep("hard_regular"), e.sweep("hard_plain")),
+        test=lambda e: scores.contrast(e.sweep("hard_regular"), e.sweep("hard_plain")),
     ),
     Claim(
         id="36", group=RECIPE, text="Dropping groups without variance does not help.",
         where="3, figure 3", measure="final score on Easy: with the filter minus without",
         unit="score", kind="at_most", smallest=POINT, needs=("easy_regular", "easy_filter"),
-        test=lambda e: of.contrast(e.sweep("easy_regular"), e.sweep("easy_filter")),
+        test=lambda e: scores.contrast(e.sweep("easy_regular"), e.sweep("easy_filter")),
     ),
     Claim(
         id="37", group=RECIPE, text="All of 256 rollouts beat 64 of them with their baseline.",
@@ -359,7 +370,33 @@ CLAIMS: tuple[Claim, ...] = (
         id="42", group=OURS, text="One seed per n is enough to choose n.", where="",
         measure="score lost by choosing n from one seed's final scores, Easy", unit="score",
         kind="at_most", smallest=POINTS, needs=("easy", "seeds"),
-        test=lambda e: of.one_seed_loss(e.sweep("easy")),
+        test=lambda e: scores.one_seed_loss(e.sweep("easy")),
+    ),
+    Claim(
+        id="43", group=LATER, text="Easy: at the end the best n grows slower than sqrt(C).",
+        where="4.1, figure 6",
+        measure="move of log2 n* while the budget doubles for the last time", unit="octaves",
+        kind="at_most", smallest=HALF, needs=("easy",),
+        test=lambda e: of.late_move(e.sweep("easy")),
+    ),
+    Claim(
+        id="44", group=LATER, text="Hard: at the end the best n grows slower than sqrt(C).",
+        where="4.1, figure 6", measure="as row 43", unit="octaves",
+        kind="at_most", smallest=HALF, needs=("hard",),
+        test=lambda e: of.late_move(e.sweep("hard")),
+    ),
+    Claim(
+        id="45", group=LATER, text="Training on Hard alone forgets Very Easy.",
+        where="5, figure 15",
+        measure="score on Very Easy before minus after training on Hard", unit="score",
+        kind="above", smallest=POINTS, needs=("hard_on_easy",),
+        test=lambda e: _negative(scores.moved(e.sweep("hard_on_easy", on="very_easy"))),
+    ),
+    Claim(
+        id="46", group=LATER, text="Trained on Hard alone, Easy falls after a peak.",
+        where="5, figure 15", measure="as row 21, on Easy", unit="score",
+        kind="above", smallest=POINT, needs=("hard_on_easy",),
+        test=lambda e: scores.fall(e.sweep("hard_on_easy", on="easy")),
     ),
 )  # fmt: skip
 

@@ -11,7 +11,7 @@ import csv
 import math
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ from isocompute.answers import printed_law
 from isocompute.domain import Curve
 from isocompute.errors import InputError
 from isocompute.sources import load_curves
-from scorecard import grid
+from scorecard import grid, scores
 from scorecard import statistics as of
 from scorecard.verdicts import Estimate
 
@@ -82,6 +82,7 @@ class Evidence:
         lacks: what its runs did not record.
         seconds_per_million: of one core, for a million rollouts; NaN where it is not known.
         folder: of the runs of the grid.
+        printed: numbers of the paper for rows of which it shows no curves, by their id.
     """
 
     name: str
@@ -90,6 +91,7 @@ class Evidence:
     lacks: tuple[str, ...] = ()
     seconds_per_million: float = math.nan
     folder: Path = ROOT / "grid" / "runs"
+    printed: Mapping[str, float] = field(default_factory=dict)
 
     def sweep(self, arm: str, metric: str = "avg", on: str | None = None) -> list[Curve]:
         """Curves of an arm at its main B_p, or at all where its name says so.
@@ -124,9 +126,9 @@ class Evidence:
                 self.folder, _studies(known), known.get("arm", ""), metric, known.get("on", on)
             )
         else:
-            source = str(known["source"])
-            source = source if ":" in source else str(ROOT / source)
-            curves = read(source, known.get("arm", ""), f"{metric}@{SAMPLES}", known.get("on", on))
+            curves = read(
+                _sources(known), known.get("arm", ""), f"{metric}@{SAMPLES}", known.get("on", on)
+            )
         if "n" in known:
             curves = [c for c in curves if c.rollouts_per_problem == known["n"]]
         if not curves:
@@ -168,7 +170,7 @@ class Evidence:
             return of.shift(self.sweep(arm, a), self.sweep(arm, b))
         k = f"@{SAMPLES}"
         octaves = [math.log2(n[b + k] / n[a + k]) for n in law.best_n.values()]
-        return of.over_seeds(octaves, note="best n as printed, one pair per B_p")
+        return scores.over_seeds(octaves, note="best n as printed, one pair per B_p")
 
     def fullest_batch(self, arm: str) -> int:
         """The batch size that is split into most (B_p, n); of several the largest."""
@@ -180,7 +182,7 @@ class Evidence:
             raise MissingError("three splits of one batch size")
         return batch
 
-    def runs(self, arm: str, column: str) -> of.Runs:
+    def runs(self, arm: str, column: str) -> scores.Runs:
         """A number of every run, by (B_p, n, seed), from the table of runs.
 
         Raises:
@@ -207,7 +209,7 @@ class Evidence:
         """Final score of arm b minus that of arm a, whatever their n, paired by (B_p, seed)."""
         both = [self.every(arm) for arm in (a, b)]
         alike = [[c.replace(rollouts_per_problem=1) for c in sweep] for sweep in both]
-        return of.contrast(*alike)
+        return scores.contrast(*alike)
 
     def alike(self, reference: str, arm: str) -> list[Curve]:
         """Curves of an arm at the B_p of a reference arm."""
@@ -233,7 +235,7 @@ class Evidence:
         end = min((c.rollouts_K[-1] for sweep in sweeps.values() for c in sweep), default=0.0)
         points: dict[int, dict[float, list[float]]] = {}
         for rate, sweep in sweeps.items():
-            for (_, n, _), score in of.final_scores([c.until(end) for c in sweep]).items():
+            for (_, n, _), score in scores.final_scores([c.until(end) for c in sweep]).items():
                 points.setdefault(n, {}).setdefault(rate, []).append(score)
         if not points:
             raise MissingError(f"{ARMS['rates'][0]}: no finished run")
@@ -287,6 +289,13 @@ def _studies(known: Mapping[str, Any]) -> tuple[str, ...]:
     return (study,) if isinstance(study, str) else tuple(study)
 
 
+def _sources(known: Mapping[str, Any]) -> tuple[str, ...]:
+    """What the package reads of an arm: names, or files of this repository."""
+    names = known["source"]
+    names = [names] if isinstance(names, str) else names
+    return tuple(name if ":" in name else str(ROOT / name) for name in names)
+
+
 def main_bp(curves: list[Curve]) -> int:
     """32, or the B_p that has most n, or the largest of those."""
     values = _bps(curves)
@@ -304,12 +313,12 @@ def _n_at(curves: list[Curve], b_p: int) -> set[int]:
 
 
 @cache
-def read(source: str, arm: str, metric: str, on: str | None) -> list[Curve]:
-    """Curves of a source as the package reads it."""
-    published = source.startswith("published:")
+def read(sources: tuple[str, ...], arm: str, metric: str, on: str | None) -> list[Curve]:
+    """Curves of sources as the package reads them."""
+    published = sources[0].startswith("published:")
     try:
         return load_curves(
-            source,
+            list(sources),
             metric=None if published else metric,
             problem_set=on,
             where=[f"arm={arm}"] if arm else (),
@@ -330,6 +339,7 @@ def columns(file: Path | None = None, folder: Path | None = None) -> list[Eviden
     text = (file or Path(__file__).with_name("columns.toml")).read_text(encoding="utf-8")
     out = []
     for name, body in tomllib.loads(text).items():
+        printed = body.pop("printed", {})
         arms = {k: v for k, v in body.items() if isinstance(v, dict)}
         unknown = sorted(set(arms) - set(ARMS))
         if unknown:
@@ -345,6 +355,7 @@ def columns(file: Path | None = None, folder: Path | None = None) -> list[Eviden
                 lacks=tuple(body.get("lacks", ())),
                 seconds_per_million=body.get("seconds_per_million", math.nan),
                 folder=folder or ROOT / "grid" / "runs",
+                printed=printed,
             )
         )
     return out

@@ -22,6 +22,7 @@ import numpy as np
 
 from isocompute.domain import Curve
 from isocompute.testing.planted import Arm, Noise, World
+from scorecard import scores
 from scorecard import statistics as of
 from scorecard.verdicts import Estimate, Kind, verdict
 
@@ -122,7 +123,7 @@ def _joint(**truth: float) -> Callable[[Rng], Sweep]:
 def _contrast(gain: float, n: tuple[int, ...]) -> Callable[[Rng], Estimate]:
     def run(rng: Rng) -> Estimate:
         a, b = (planted(levels_at=64, n=n, top=_TOP + g) for g in (0.0, gain))
-        return of.contrast(seen(a, rng), seen(b, rng))
+        return scores.contrast(seen(a, rng), seen(b, rng))
 
     return run
 
@@ -130,7 +131,7 @@ def _contrast(gain: float, n: tuple[int, ...]) -> Callable[[Rng], Estimate]:
 def _pair(gain: float) -> Callable[[Rng], Estimate]:
     def run(rng: Rng) -> Estimate:
         small, large = planted(levels_at=4, n=(4, 64)).arms
-        return of.pair(
+        return scores.pair(
             seen(
                 World(
                     name="pair", max_rollouts=MAX_ROLLOUTS,
@@ -226,15 +227,15 @@ TRIALS: tuple[Trial, ...] = (
     Trial(rows="11, 19, 20, 23, 29", truth="equal", expected="does not",
           kind="above", smallest=0.02, run=_pair(0.0)),
     Trial(rows="21", truth="validation falls by 0.04 a decade", expected="holds", kind="above",
-          smallest=0.01, run=lambda g: of.fall(seen(planted(levels_at=64, falls=0.04), g))),
+          smallest=0.01, run=lambda g: scores.fall(seen(planted(levels_at=64, falls=0.04), g))),
     Trial(rows="21", truth="it does not fall", expected="does not", kind="above", smallest=0.01,
-          run=lambda g: of.fall(seen(planted(levels_at=4), g))),
+          run=lambda g: scores.fall(seen(planted(levels_at=4), g))),
     Trial(rows="41", truth="the n that leads early leads late", expected="holds", kind="at_most",
           smallest=0.02, run=lambda g: of.pilot_loss(seen(planted(levels_at=4, beyond=0.01), g))),
     Trial(rows="41", truth="it falls after the pilot", expected="does not", kind="at_most",
           smallest=0.02, run=_late_fall),
     Trial(rows="42", truth="n = 16 to 1,024 within 0.05", expected="holds", kind="at_most",
-          smallest=0.02, run=lambda g: of.one_seed_loss(seen(planted(levels_at=64), g))),
+          smallest=0.02, run=lambda g: scores.one_seed_loss(seen(planted(levels_at=64), g))),
 )  # fmt: skip
 
 

@@ -1,21 +1,19 @@
-"""What is measured of sweeps: curves in, an estimate with its 95% interval out.
+"""What the model of a sweep says: curves in, an estimate with its 95% interval out.
 
-Two kinds of interval. Of n* and of whatever else the model of a sweep says: its draws (runs are
-the unit). Of scores at equal rollouts: Student's t over seeds, paired by (B_p, n, seed), one
-number per seed, so that configurations of one seed never count as independent.
+Of n*, and of whatever else is read off the model's draws (runs are the unit). What needs no model
+is in `scorecard.scores`.
 
-Shape legend: D draws, X budgets, J configurations, S seeds.
+Shape legend: D draws, X budgets, J configurations.
 """
 
 from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import t as student
 
 from isocompute.answers import Fit, fit_sweep
 from isocompute.domain import Curve
@@ -25,18 +23,10 @@ FloatArray = NDArray[np.float64]
 BoolArray = NDArray[np.bool_]
 Sweep = Sequence[Curve]
 Key = tuple[int, int]  # (B_p, n)
-Runs = Mapping[tuple[int, int, int], float]  # (B_p, n, seed) -> a number of that run
 
 LEVEL = 0.95
-SMALL, LARGE = (
-    4,
-    64,
-)  # the two n that every world has; sixteen times apart, as the paper's 8 and 128
-LAST = 0.2  # of a run's rollouts: the mean of its evaluations there is its final score. Half of it
-# leaves one evaluation at the largest n (noise of a single one, 0.014); twice averages over a rise.
 TAIL = 4.0  # the last factor of budget, over which n* is asked to be level
 PILOT = 16.0  # a pilot ends at the budget divided by this
-WINDOW = 0.25  # decades of the moving mean in which a peak is looked for
 
 
 def spent(*sweeps: Sweep) -> float:
@@ -60,7 +50,8 @@ def one_n(sweep: Sweep) -> bool:
     return len({c.rollouts_per_problem for c in sweep}) < 2
 
 
-_ONE_N = "one n only so far"
+ONE_N = "one n only so far"
+_NO_RISE = "n* is not seen to rise"
 
 
 def _drawn(
@@ -99,14 +90,14 @@ def rise(sweep: Sweep, unit: str = "rollouts") -> Estimate:
     The bounds are the package's own for a rise (one-sided 95% each).
     """
     if one_n(sweep):
-        return unknown(_ONE_N)
+        return unknown(ONE_N)
     return _rise(fit_sweep(sweep, unit=unit), sweep)
 
 
 def _rise(fit: Fit, sweep: Sweep) -> Estimate:
     of, note = fit.rise, _edge(fit)
-    high = math.inf if note else of.upper_bound
-    return Estimate(of.octaves, of.lower_bound, high, seeds_of(sweep), spent(sweep), note)
+    high, add = (math.inf, (2 * fit.tested_n[-1],)) if note else (of.upper_bound, ())
+    return Estimate(of.octaves, of.lower_bound, high, seeds_of(sweep), spent(sweep), note, add)
 
 
 def rise_at_fixed_batch(sweep: Sweep, batch_size: int) -> Estimate:
@@ -139,12 +130,27 @@ def loss_of_staying(sweep: Sweep) -> Estimate:
     """
     fit = fit_sweep(sweep)
     if one_n(sweep) or not fit.rise.claimed:
-        return unknown("n* is not seen to rise, so there is nothing to level off")
+        return unknown(_NO_RISE)
     at = fit.support[1]
     stayed = fit.configurations.index(fit.best_at(at / TAIL).configuration)
     score_DJ = fit.scores_at(at)
     found = _drawn(score_DJ.max(axis=1) - score_DJ[:, stayed], sweep, note=_edge(fit))
-    return found._replace(high=math.inf) if found.note else found
+    bound = found._replace(high=math.inf, add=(2 * fit.tested_n[-1],))
+    return bound if found.note else found
+
+
+def late_move(sweep: Sweep) -> Estimate:
+    """Octaves by which n* moves while the budget doubles for the last time.
+
+    Where n* never rose there is no answer; where a draw's n* is the largest tested, a bound.
+    """
+    fit = fit_sweep(sweep)
+    if one_n(sweep) or not fit.rise.claimed:
+        return unknown(_NO_RISE)
+    at = fit.support[1]
+    last_D = _log2_n(fit, at)
+    too_high_D = _at_end(fit, last_D)[1]
+    return _bounded(last_D - _log2_n(fit, at / 2), [fit], [last_D], sweep, too_low_D=too_high_D)
 
 
 def shift(a: Sweep, b: Sweep, unit: str = "rollouts") -> Estimate:
@@ -154,20 +160,42 @@ def shift(a: Sweep, b: Sweep, unit: str = "rollouts") -> Estimate:
     they are not, and the interval is wider than it need be.
     """
     if one_n(a) or one_n(b):
-        return unknown(_ONE_N)
+        return unknown(ONE_N)
     fits = [fit_sweep(one, unit=unit) for one in (a, b)]
     at = min(fit.support[1] for fit in fits)
     log2_DS = [_log2_n(fit, at) for fit in fits]
     (a_small_D, a_large_D), (b_small_D, b_large_D) = map(_at_end, fits, log2_DS)
-    note = "; ".join(filter(None, (_edge(fit) for fit in fits)))
-    return _drawn(
-        log2_DS[1] - log2_DS[0], a, b, note=note,
+    return _bounded(
+        log2_DS[1] - log2_DS[0], fits, log2_DS, a, b,
         too_low_D=a_small_D | b_large_D, too_high_D=a_large_D | b_small_D,
     )  # fmt: skip
 
 
+def _bounded(
+    draw_D: FloatArray, fits: Sequence[Fit], log2_n_DS: Sequence[FloatArray], *sweeps: Sweep,
+    too_low_D: BoolArray, too_high_D: BoolArray | None = None,
+) -> Estimate:  # fmt: skip
+    """`_drawn` of what an n* at an end of those tested leaves open, and the n to add there."""
+    found = _drawn(draw_D, *sweeps, too_low_D=too_low_D, too_high_D=too_high_D)
+    if math.isfinite(found.low) and math.isfinite(found.high):
+        return found
+    notes, add = list[str](), set[int]()
+    for fit, log2_n_D in zip(fits, log2_n_DS, strict=True):
+        n, shares = fit.tested_n, [at_D.mean() for at_D in _at_end(fit, log2_n_D)]
+        for share, word, end, more in zip(
+            shares, ("smallest", "largest"), (n[0], n[-1]), (n[0] // 2, 2 * n[-1]), strict=True
+        ):
+            if share > (1 - LEVEL) / 2:
+                notes.append(f"n* may be the {word} tested, {end}")
+                add |= {more} if more > 1 else set()
+    note = "; ".join(dict.fromkeys(notes))
+    return found._replace(note=note, add=tuple(sorted(add)))
+
+
 def shift_of_rise(sweep: Sweep) -> Estimate:
-    """The rise in octaves by tokens minus that by rollouts."""
+    """The rise in octaves by tokens minus that by rollouts; no answer where there is no rise."""
+    if one_n(sweep) or not fit_sweep(sweep).rise.claimed:
+        return unknown(_NO_RISE)
     changes_D = []
     for unit in ("tokens", "rollouts"):
         fit = fit_sweep(sweep, unit=unit)
@@ -248,129 +276,13 @@ def bp_minimum(easy: Sweep, hard: Sweep) -> Estimate:
     return _drawn(lost_DS[1] - lost_DS[0], easy, hard)
 
 
-# Scores at equal rollouts
-
-
-def final_scores(sweep: Sweep) -> dict[tuple[int, int, int], float]:
-    """Mean score of every run over the last fifth of the rollouts that all its peers reached."""
-    end = min(c.rollouts_K[-1] for c in sweep)
-    out = {}
-    for c in sweep:
-        kept_K = c.rollouts_K <= end * (1 + 1e-9)
-        late_K = kept_K & (c.rollouts_K > (1 - LAST) * end)
-        late_K[np.flatnonzero(kept_K)[-1]] = True
-        out[(*c.configuration, c.seed or 0)] = float(c.score_K[late_K].mean())
-    return out
-
-
-def over_seeds(values: Sequence[float], rollouts: float = 0.0, note: str = "") -> Estimate:
-    """Mean over seeds with Student's interval; one seed has none."""
-    value_S = np.array([v for v in values if math.isfinite(v)])
-    if not len(value_S):
-        return unknown("no runs in common")
-    mean = float(np.mean(value_S))
-    if len(value_S) < 2:
-        return Estimate(mean, -math.inf, math.inf, 1, rollouts, "one seed has no interval")
-    error = float(np.std(value_S, ddof=1)) / math.sqrt(len(value_S))
-    half = float(student.ppf((1 + LEVEL) / 2, len(value_S) - 1)) * error
-    return Estimate(mean, mean - half, mean + half, len(value_S), rollouts, note)
-
-
-def per_seed(difference: Runs) -> list[float]:
-    """One number per seed: the mean over its configurations."""
-    by_seed = defaultdict(list)
-    for (_, _, seed), value in difference.items():
-        by_seed[seed].append(value)
-    return [float(np.mean(values)) for _, values in sorted(by_seed.items())]
-
-
-def contrast_runs(a: Runs, b: Runs, rollouts: float = 0.0) -> Estimate:
-    """Number of b minus that of a, paired by (B_p, n, seed)."""
-    return over_seeds(per_seed({key: b[key] - a[key] for key in b if key in a}), rollouts)
-
-
-def contrast(a: Sweep, b: Sweep) -> Estimate:
-    """Final score of b minus that of a, at equal rollouts, paired by (B_p, n, seed)."""
-    end = min(c.rollouts_K[-1] for c in (*a, *b))
-    both = [final_scores([c.until(end) for c in one]) for one in (a, b)]
-    return contrast_runs(both[0], both[1], spent(a, b))
-
-
-def pair_runs(
-    runs: Runs, small: int = SMALL, large: int = LARGE, rollouts: float = 0.0
-) -> Estimate:
-    """Number at the large n minus that at the small n, paired by (B_p, seed)."""
-    at = {(b_p, seed): v for (b_p, n, seed), v in runs.items() if n == small}
-    both = {
-        (b_p, n, seed): v - at[b_p, seed]
-        for (b_p, n, seed), v in runs.items()
-        if n == large and (b_p, seed) in at
-    }
-    return over_seeds(per_seed(both), rollouts)
-
-
-def pair(sweep: Sweep, small: int = SMALL, large: int = LARGE) -> Estimate:
-    """Final score at the large n minus that at the small n, paired by (B_p, seed)."""
-    two = [c for c in sweep if c.rollouts_per_problem in (small, large)]
-    if {c.rollouts_per_problem for c in two} != {small, large}:
-        return unknown(f"n = {small} and n = {large} are not both there")
-    runs: dict[tuple[int, int, int], float] = {}
-    for b_p in {c.problems_per_batch for c in two}:  # at equal rollouts within a B_p
-        runs |= final_scores([c for c in two if c.problems_per_batch == b_p])
-    return pair_runs(runs, small, large, spent(two))
-
-
-def moved(sweep: Sweep) -> Estimate:
-    """Final score minus the score before training, per seed."""
-    start = {(*c.configuration, c.seed or 0): float(c.score_K[0]) for c in sweep}
-    ends = {
-        (*c.configuration, c.seed or 0): final_scores([c])[(*c.configuration, c.seed or 0)]
-        for c in sweep
-    }
-    return contrast_runs(start, ends, spent(sweep))
-
-
-def fall(sweep: Sweep) -> Estimate:
-    """Score lost since the peak, where a run's peak is found in the other seeds' mean.
-
-    A peak sought in the same run would be the largest of its noise; so flat runs fall by 0 here.
-    """
-    runs: dict[Key, list[Curve]] = defaultdict(list)
-    for c in sweep:
-        runs[c.configuration].append(c)
-    lost: dict[tuple[int, int, int], float] = {}
-    for key, peers in runs.items():
-        if len(peers) < 2:
-            continue
-        end = min(c.rollouts_K[-1] for c in peers)
-        first = max(c.rollouts_K[c.rollouts_K > 0][0] for c in peers)
-        x_X = np.linspace(np.log10(first), np.log10(end), 40)
-        smooth_SX = np.array([_smooth(c, x_X) for c in peers])
-        for s, c in enumerate(peers):
-            others_X = np.delete(smooth_SX, s, axis=0).mean(axis=0)
-            peak = int(others_X.argmax())
-            lost[(*key, c.seed or 0)] = float(smooth_SX[s, peak] - smooth_SX[s, -1])
-    return over_seeds(per_seed(lost), spent(sweep))
-
-
-def _smooth(curve: Curve, x_X: FloatArray) -> FloatArray:
-    """Moving mean over a quarter of a decade; where no evaluation lies, the nearest one."""
-    positive_K = curve.rollouts_K > 0
-    x_K, y_K = np.log10(curve.rollouts_K[positive_K]), curve.score_K[positive_K]
-    near_XK = np.abs(x_X[:, None] - x_K) <= WINDOW / 2
-    nearest_X = np.abs(x_X[:, None] - x_K).argmin(axis=1)
-    near_XK[np.arange(len(x_X)), nearest_X] = True
-    out: FloatArray = near_XK @ y_K / near_XK.sum(axis=1)
-    return out
-
-
 # Beyond the paper
 
 
 def pilot_loss(sweep: Sweep) -> Estimate:
     """Score lost at the largest budget by the n that a sixteenth of it would have chosen."""
     if one_n(sweep):
-        return unknown(_ONE_N)
+        return unknown(ONE_N)
     fit = fit_sweep(sweep)
     at = fit.support[1]
     pilot = fit_sweep([c.until(at / PILOT) for c in sweep if c.rollouts_K[1] <= at / PILOT])
@@ -380,20 +292,3 @@ def pilot_loss(sweep: Sweep) -> Estimate:
     best = fit.best_at(at).tested_rollouts_per_problem
     note = f"the pilot chose n = {chosen.rollouts_per_problem}, the whole sweep {best}"
     return _drawn(lost_D, sweep, note=note)
-
-
-def one_seed_loss(sweep: Sweep) -> Estimate:
-    """Score lost by choosing n from the final scores of a single seed, by the whole sweep's fit."""
-    if one_n(sweep):
-        return unknown(_ONE_N)
-    fit = fit_sweep(sweep)
-    at = fit.support[1]
-    expected = fit.expected_scores(at)
-    runs = final_scores([c for c in sweep if c.rollouts_K[-1] >= at * 0.99])
-    lost = []
-    for seed in sorted({s for _, _, s in runs}):
-        own = {k: v for k, v in runs.items() if k[2] == seed}
-        b_p, n, _ = max(own, key=lambda key: own[key])
-        chosen = next(c for c in expected if tuple(c) == (b_p, n))
-        lost.append(max(expected.values()) - expected[chosen])
-    return over_seeds(lost, spent(sweep))

@@ -19,7 +19,7 @@ from typing import Literal, NamedTuple
 Kind = Literal["above", "within", "at_most"]
 Verdict = Literal["holds", "does not", "undecided"]
 
-MOST_SEEDS = 30  # beyond this many nobody will decide it by seeds
+MOST_SEEDS = 1000  # beyond this many the estimate lies on the line between two verdicts
 LEAST_SEEDS = 3  # with fewer, how far seeds lie apart is hardly known
 
 
@@ -32,6 +32,7 @@ class Estimate(NamedTuple):
     seeds: int  # runs of the configuration that has fewest
     rollouts: float = 0.0  # spent by all runs behind it
     note: str = ""
+    add: tuple[int, ...] = ()  # n beyond those tested, without which n* is a bound
 
 
 def verdict(found: Estimate, kind: Kind, smallest: float) -> Verdict:
@@ -60,8 +61,8 @@ def verdict(found: Estimate, kind: Kind, smallest: float) -> Verdict:
 def seeds_to_decide(found: Estimate, kind: Kind, smallest: float) -> int | None:
     """Seeds per configuration at which an interval that shrinks by their root would decide.
 
-    None where seeds alone would not, or more than 30: the interval is a bound, or the estimate lies
-    close to the line between two verdicts.
+    None where seeds alone would not, or more than 1,000: the interval is a bound, or the estimate
+    lies on the line between two verdicts.
     """
     half = (found.high - found.low) / 2
     if not math.isfinite(half) or not math.isfinite(found.value):

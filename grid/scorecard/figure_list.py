@@ -237,7 +237,8 @@ FIGURES: tuple[PaperFigure, ...] = (
     ),
     PaperFigure(
         number="3", title="KL and entropy terms, and the filter",
-        see="Arms in one panel; shaded: range of the seeds.",
+        see="Arms in one panel, each with a thinner line than the one before: a line within a line "
+            "is a tie. Shaded: range of the seeds.",
         needs=("easy_plain", "easy_filter", "hard_regular"), also=("bits", "machine"),
         panels=(Panel(title="Easy", draw=_arms(REGULAR)),
                 Panel(title="Hard", draw=_arms(REGULAR_HARD))),

@@ -20,6 +20,7 @@ import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
 from scipy import stats
+from scorecard.panels import save
 
 from isocompute.answers import Fit, fit_sweep
 from isocompute.domain.text import compact
@@ -36,6 +37,7 @@ PACKED = ROOT / "src" / "isocompute" / "data" / "grid"
 PAGE, IMAGES = ROOT / "docs" / "grid.md", ROOT / "docs" / "images"
 MARK, END = "<!-- {}, made by grid/summarise.py -->\n", "<!-- end -->\n"
 B_P = 32
+DPI = 120
 SHOWN_N = (4, 32, 256, 1024)
 LEAST = 0.02  # a change of score below this is none: a third of what the n of the grid spread over
 LEAST_ENTROPY = 0.02  # nats: a fifteenth of what the base model has
@@ -448,7 +450,7 @@ def draw_difficulty() -> None:
     axes.set(xlabel="right answers of the base model in 16", ylabel="problems (thousands)",
              xticks=range(0, 17, 2), ylim=(0, size.max() / 1000 + 1.5))  # fmt: skip
     axes.spines[["top", "right"]].set_visible(False)
-    figure.savefig(IMAGES / "grid-difficulty.png", dpi=120)
+    save(figure, IMAGES / "grid-difficulty.png", DPI)
     plt.close(figure)
 
 
@@ -485,7 +487,7 @@ def draw_curves(tables: dict[str, pd.DataFrame]) -> None:
     for axis in axes[-1]:
         axis.set_xlabel("rollouts")
     axes[0, 0].set_ylim(0, 1)
-    figure.savefig(IMAGES / "grid-curves.png", dpi=120)
+    save(figure, IMAGES / "grid-curves.png", DPI)
     plt.close(figure)
 
 
@@ -508,7 +510,7 @@ def draw_path(models: dict[str, Fit]) -> None:
              yticklabels=list(map(str, ticks)))  # fmt: skip
     axis.legend(frameon=False)
     axis.spines[["top", "right"]].set_visible(False)
-    figure.savefig(IMAGES / "grid-path.png", dpi=120)
+    save(figure, IMAGES / "grid-path.png", DPI)
     plt.close(figure)
 
 

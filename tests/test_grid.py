@@ -3,6 +3,7 @@
 import importlib.util
 import json
 import re
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -120,6 +121,7 @@ def test_duckdb_opens_it():
 
 @pytest.fixture(scope="module")
 def summarise():
+    sys.path.insert(0, str(ROOT / "grid"))  # where the script lies, as Python itself has it
     spec = importlib.util.spec_from_file_location("grid_summarise", ROOT / "grid" / "summarise.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)

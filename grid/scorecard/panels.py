@@ -31,7 +31,7 @@ SMOOTHED = 0.15  # over so many decades: single seeds evaluated often are a scri
 LEAST_STEPS = 20  # updates from which a configuration may lead
 SMALLEST = 8  # points: letters smaller than this cannot be read on a page
 _DASHES = ("-", (0, (5, 2)), (0, (1.5, 1.5)))
-_WIDTHS = (3.4, 2.0, 0.9)  # arms in the order they are drawn: an arm that covers another shows it
+_WIDTHS = (3.6, 2.2, 1.1)  # arms in the order they are drawn: an arm that covers another shows it
 _ARMS = ("#1e1b4b", "#c2255c", "#d97706", "#2a9d8f", "#6b7280")
 
 
@@ -198,7 +198,7 @@ def arms(axes: Axes, sweeps: Mapping[str, Sweep]) -> None:
         handles.append(Line2D([], [], color=colour, linewidth=width, label=name))
         for (_, one), (x_K, mean_K, low_K, high_K) in mean_curves(sweep).items():
             dash = _DASHES[n.index(one) % len(_DASHES)]
-            axes.plot(x_K, mean_K, color=colour, linestyle=dash, linewidth=width, alpha=0.8,
+            axes.plot(x_K, mean_K, color=colour, linestyle=dash, linewidth=width,
                       dash_capstyle="butt", zorder=2 + i)  # fmt: skip
             axes.fill_between(x_K, low_K, high_K, color=colour, alpha=0.10, linewidth=0)
     budget_axis(axes)
@@ -235,11 +235,16 @@ def landscape(axes: Axes, rates: Mapping[str, FloatArray]) -> None:
 
 
 def save(figure: Figure, path: Path, dpi: int) -> None:
-    """A PNG of 64 colours: a third of the bytes, and lines look as before."""
+    """A PNG of 64 colours: a quarter of the bytes, and lines look as before.
+
+    By an octree: the median cut lets neighbouring n run into one colour.
+    """
     drawn = BytesIO()
     figure.savefig(drawn, dpi=dpi, format="png")
     with Image.open(drawn) as image:
-        few = image.convert("RGB").quantize(colors=64, dither=Image.Dither.NONE)
+        few = image.convert("RGB").quantize(
+            colors=64, method=Image.Quantize.FASTOCTREE, dither=Image.Dither.NONE
+        )
         few.save(path, optimize=True)
 
 

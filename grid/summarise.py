@@ -2,7 +2,7 @@
 
     python grid/summarise.py
 
-Writes the block between the two marks of docs/grid.md, and docs/images/grid-*.png. What a claim is
+Writes the blocks between marks of docs/grid.md, and docs/images/grid-*.png. What a claim is
 judged on are runs that differ in nothing but their seed: the mean over seeds with its interval by
 Student's t, at 95%; of a difference between two arms, of the differences seed by seed.
 
@@ -11,7 +11,7 @@ Shape legend: P problems; S seeds.
 
 from __future__ import annotations
 
-import re
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,6 +20,7 @@ import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
 from scipy import stats
+from scorecard.panels import save
 
 from isocompute.answers import Fit, fit_sweep
 from isocompute.domain.text import compact
@@ -34,12 +35,17 @@ GRID = Path(__file__).resolve().parent
 ROOT = GRID.parent
 PACKED = ROOT / "src" / "isocompute" / "data" / "grid"
 PAGE, IMAGES = ROOT / "docs" / "grid.md", ROOT / "docs" / "images"
-BLOCK = re.compile(r"(?<=<!-- made by grid/summarise.py -->\n).*?(?=<!-- end -->)", re.S)
+MARK, END = "<!-- {}, made by grid/summarise.py -->\n", "<!-- end -->\n"
 B_P = 32
+DPI = 120
 SHOWN_N = (4, 32, 256, 1024)
 LEAST = 0.02  # a change of score below this is none: a third of what the n of the grid spread over
+LEAST_ENTROPY = 0.02  # nats: a fifteenth of what the base model has
+LEVEL = 0.5  # octaves that n* may still move over the last two octaves of the budget
 FEWEST = 3  # seeds of an interval, n of a path
 SETS = ("very_easy", "easy", "hard", "extremely_hard")
+ANCHOR_END = 524_288  # rollouts of the runs of `anchor`; those that `scaling` shares go on
+SCALED_AT = (131_072, ANCHOR_END, 2_097_152)  # 2.1M: where n = 4 has had its 20,000 updates
 
 
 class Estimate(NamedTuple):
@@ -104,19 +110,41 @@ def best_of_16(table: pd.DataFrame) -> pd.DataFrame:
     return rows
 
 
+def span(chosen: Sequence[int], tested: Sequence[int]) -> str:
+    """Some of the n that were tested, in words: "4, 32 to 128 and 1,024"."""
+    parts: list[list[int]] = []
+    for n in chosen:
+        after = parts and tested.index(n) == tested.index(parts[-1][-1]) + 1
+        parts = [*parts[:-1], [*parts[-1], n]] if after else [*parts, [n]]
+    told = []
+    for part in parts:
+        whole = [f"{part[0]:,} to {part[-1]:,}"]
+        told += whole if len(part) > 2 else [f"{n:,}" for n in part]
+    return told[0] if len(told) == 1 else ", ".join(told[:-1]) + f" and {told[-1]}"
+
+
+def together(verdict_N: Mapping[int, str]) -> str:
+    """What the verdicts of several n say: for which n it holds, does not, is open."""
+    words = {"holds": "holds", "does not": "does not hold", "open": "open"}
+    groups = {w: [n for n, one in verdict_N.items() if one == w] for w in words}
+    there = {w: chosen for w, chosen in groups.items() if chosen}
+    if len(there) == 1:
+        word = next(iter(there))
+        return "does not hold for any n" if word == "does not" else f"{word} for every n"
+    told = [f"{words[w]} for n = {span(chosen, list(verdict_N))}" for w, chosen in there.items()]
+    last = next(reversed(there))
+    if len(there[last]) > 2:
+        told[-1] = f"{words[last]} for the others"
+    return ", ".join(told)
+
+
 def by_n(rows: pd.DataFrame, sign: int, *, least: float = LEAST) -> tuple[str, str]:
-    """An estimate for each n, and what they say together."""
-    parts, verdicts = [], []
-    for n, group in rows.groupby("rollouts_per_problem"):
-        one = estimate(group.value)
-        parts.append(f"n={n}: {one}")
-        verdicts.append(one.says(sign, least))
-    told = [v for v in verdicts if v != "open"]
-    if not told:
-        return "; ".join(parts), "open"
-    if len(set(told)) == 1:
-        return "; ".join(parts), told[0] + ("" if len(told) == len(verdicts) else ", for some n")
-    return "; ".join(parts), "depends on n"
+    """The mean over n and its range; what the estimates of each n say together."""
+    each = {int(n): estimate(group.value) for n, group in rows.groupby("rollouts_per_problem")}
+    mean = estimate(rows.groupby("seed").value.mean())
+    low, high = (pick(each, key=lambda n: each[n].mean) for pick in (min, max))
+    told = f"{mean}; by n from {each[low].mean:+.3f} (n = {low:,}) to {each[high].mean:+.3f}"
+    return f"{told} (n = {high:,})", together({n: one.says(sign, least) for n, one in each.items()})
 
 
 def forgetting(table: pd.DataFrame, problem_set: str) -> pd.DataFrame:
@@ -153,82 +181,254 @@ def fits() -> dict[str, Fit]:
     return found
 
 
+def moved_late(fit: Fit) -> tuple[float, float, float]:
+    """Octaves that n* moves over the last two octaves of the budget: median, interval."""
+    x_X, log2_n_DX = fit.path
+    start = int(np.searchsorted(x_X, x_X[-1] - 2 * np.log10(2) - 1e-9))
+    low, middle, high = np.quantile(log2_n_DX[:, -1] - log2_n_DX[:, start], (0.025, 0.5, 0.975))
+    return float(middle), float(low), float(high)
+
+
+def compared(fit: Fit) -> list[dict[str, Any]]:
+    """The best n at the budgets where configurations are compared."""
+    return [row for row in fit.document["best"] if not row["extrapolated"]]
+
+
+def best_n(row: Mapping[str, Any]) -> str:
+    """n* with its interval."""
+    low, high = row["interval"]
+    return f"{row['rollouts_per_problem']:,.0f} [{low:,.0f}, {high:,.0f}]"
+
+
 def level(fit: Fit) -> tuple[str, str]:
-    """n* over the last two octaves against the two before: what saturation would be."""
-    best = [row for row in fit.document["best"] if not row["extrapolated"]]
+    """n* at a few budgets, and whether it still moved over the last two octaves of them."""
+    best = compared(fit)
     if len(best) < 2 or fit.posterior.n_runs_J.min() < FEWEST:
         return "an n has fewer than three runs", "open"
-    last = best[-1]
-    told = ", ".join(
-        f"{compact(row['x'])}: {row['rollouts_per_problem']:.0f} "
-        f"[{row['interval'][0]:.0f}, {row['interval'][1]:.0f}]"
-        for row in best[:: max(1, len(best) // 5)] + [last]
-    )
-    octaves = np.log2([row["x"] for row in best])
-    late = [row for row, x in zip(best, octaves, strict=True) if x >= octaves[-1] - 2]
-    moved = np.log2(late[-1]["rollouts_per_problem"] / late[0]["rollouts_per_problem"])
-    return f"{told}; over the last two octaves {moved:+.1f} octaves of n", (
-        "levels off" if moved < 0.5 else "still rising"
-    )
+    shown = [best[round(i)] for i in np.linspace(0, len(best) - 1, 5)]
+    told = ", ".join(f"{best_n(row)} at {compact(row['x'])}" for row in shown)
+    moved, low, high = moved_late(fit)
+    told = f"{told}; over the last two octaves of rollouts {moved:+.1f} octaves [{low:+.1f}, "
+    verdict = "holds" if high < LEVEL else "does not: still rising" if low > LEVEL else "open"
+    if verdict == "open" and moved > LEVEL:
+        verdict = "open: rising in the median, no level is seen"
+    return f"{told}{high:+.1f}]", verdict
 
 
 def rise(fit: Fit) -> tuple[str, str]:
     """The claimed rise of n*."""
     rising = fit.document["law"]["rising"]
     told = f"{rising['octaves']:.1f} octaves, at least {rising['lower_bound']:.1f}"
-    return told, "holds" if rising["claimed"] else "not claimed"
+    return told, "holds" if rising["claimed"] else "open"
 
 
 def lower_on_hard(models: dict[str, Fit]) -> tuple[str, str]:
     """n* at the end of the support, Hard against Easy."""
-    last = {name: [row for row in fit.document["best"] if not row["extrapolated"]][-1]
-            for name, fit in models.items()}  # fmt: skip
+    last = {name: compared(fit)[-1] for name, fit in models.items()}
     told = "; ".join(
-        f"{name}: {row['rollouts_per_problem']:.0f} [{row['interval'][0]:.0f}, "
-        f"{row['interval'][1]:.0f}] at {compact(row['x'])}" for name, row in last.items()
-    )  # fmt: skip
+        f"{name.capitalize()}: {best_n(row)} at {compact(row['x'])}" for name, row in last.items()
+    )
     easy, hard = last["easy"]["interval"], last["hard"]["interval"]
     return told, "holds" if hard[1] < easy[0] else "does not" if hard[0] > easy[1] else "open"
+
+
+def entropies(table: pd.DataFrame, problem_set: str) -> pd.DataFrame:
+    """Entropy of each run's own samples: mean of the first updates, of the last, and its change."""
+    rows = table[(table.problem_set == problem_set) & (table.split == "validation")]
+    rows = rows[rows.entropy.notna()].sort_values("rollouts")
+    grouped = rows.groupby(["rollouts_per_problem", "seed"]).entropy
+    both = pd.DataFrame({"first": grouped.first(), "last": grouped.last()}).reset_index()
+    return both.assign(value=both["last"] - both["first"])
+
+
+def entropy_claims(plain: pd.DataFrame, regularised: pd.DataFrame) -> list[tuple[str, str, str]]:
+    """Entropy with and without the terms, before and after: both of them, by n."""
+    arms = {"without": entropies(plain, "easy"), "with": entropies(regularised, "easy")}
+    keys = ["rollouts_per_problem", "seed"]
+    both = arms["with"].merge(arms["without"], on=keys, suffixes=("_with", "_without"))
+    told = []
+    for n, rows in both.groupby("rollouts_per_problem"):
+        arm = [
+            f"{rows[f'first_{name}'].mean():.3f} to {rows[f'last_{name}'].mean():.4f} {name}"
+            for name in ("with", "without")
+        ]
+        told.append(f"n = {n:,}: {', '.join(arm)}")
+    fell = by_n(arms["without"], -1, least=LEAST_ENTROPY)
+    kept = by_n(both.assign(value=both.last_with - both.last_without), 1, least=LEAST_ENTROPY)
+    return [
+        ("Entropy falls without regularisers (Easy; nats a token, last updates less first)", *fell),
+        ("A KL term and an entropy bonus of 0.001 keep the entropy up (Easy; nats a token, first "
+         "updates to last, with the terms and without)", "; ".join(told), kept[1]),
+    ]  # fmt: skip
+
+
+def words(problem_set: str) -> str:
+    """Name of a set as a reader knows it."""
+    return problem_set.replace("_", " ").title()
 
 
 def claims(models: dict[str, Fit]) -> list[tuple[str, str, str]]:
     """(claim, estimates, verdict), as far as there are runs."""
     rows: list[tuple[str, str, str]] = []
     for name, fit in models.items():
-        rows.append((f"n* rises with the budget ({name})", *rise(fit)))
-        rows.append((f"n* levels off ({name})", *level(fit)))
+        rows.append((f"n* rises with the budget ({name.capitalize()})", *rise(fit)))
+        rows.append((f"n* levels off ({name.capitalize()})", *level(fit)))
     if len(models) == len(("easy", "hard")):
         rows.append(("n* levels off lower on Hard than on Easy", *lower_on_hard(models)))
     hard, easy = load("hard"), load("easy")
     if hard is not None:
         for name in ("very_easy", "easy"):
-            rows.append((f"Interference: training on Hard lowers avg@4 of {name}",
+            rows.append((f"Interference: training on Hard lowers avg@4 of {words(name)}",
                          *by_n(change(hard, name), -1)))  # fmt: skip
         rows.append(("Forgetting: the end of a run on Hard lies below its best",
                      *by_n(forgetting(hard, "hard"), -1)))  # fmt: skip
-        rows.append(("Coverage: share of Hard never right in 16 at the end",
+        rows.append(("Coverage: more than 0.05 of Hard is never right in 16 at the end",
                      *by_n(never(hard, "hard"), 1, least=0.05)))  # fmt: skip
         for name in ("very_easy", "hard"):
-            rows.append((f"pass@16 of {name} ends below the base model's after training on Hard",
+            rows.append((f"Training on Hard lowers pass@16 of {words(name)} below the base model's",
                          *by_n(change(best_of_16(hard), name, "pass16"), -1)))  # fmt: skip
     if easy is not None:
-        rows.append(("Transfer: training on Easy raises avg@4 of hard",
+        rows.append(("Transfer: training on Easy raises avg@4 of Hard",
                      *by_n(change(easy, "hard"), 1)))  # fmt: skip
         rows.append(("Forgetting: the end of a run on Easy lies below its best",
                      *by_n(forgetting(easy, "easy"), -1)))  # fmt: skip
         for name in ("easy", "hard"):
-            rows.append((f"pass@16 of {name} ends below the base model's after training on Easy",
+            rows.append((f"Training on Easy lowers pass@16 of {words(name)} below the base model's",
                          *by_n(change(best_of_16(easy), name, "pass16"), -1)))  # fmt: skip
     plain, regularised = load("easy-plain"), load("hard-regularised")
     if easy is not None and plain is not None:
-        rows.append(("Entropy collapses without regularisers (Easy; nats, plain less regularised)",
-                     *by_n(pairs(plain, easy, "easy", "entropy"), -1, least=0.001)))  # fmt: skip
-        rows.append(("Easy ends lower without regularisers",
+        rows += entropy_claims(plain, easy)
+        rows.append(("Easy ends lower without regularisers (0.005 counts)",
                      *by_n(pairs(plain, easy, "easy", "score"), -1, least=0.005)))  # fmt: skip
     if hard is not None and regularised is not None:
         rows.append(("Hard ends lower with the regularisers of Easy",
                      *by_n(pairs(regularised, hard, "hard", "score"), -1)))  # fmt: skip
     return rows
+
+
+def summary(models: dict[str, Fit]) -> list[str]:
+    """What the world shows and does not, for the top of the page."""
+    hard, easy = models["hard"], models["easy"]
+    rising, last = hard.document["law"]["rising"], compared(hard)[-1]
+    moved, low, high = moved_late(hard)
+    lines = [
+        f"- On Hard the best n rises by {rising['octaves']:.1f} octaves (at least "
+        f"{rising['lower_bound']:.1f}), to {best_n(last)} at {compact(last['x'])} rollouts. No "
+        f"level is seen: over the last two octaves of rollouts it moves by {moved:+.1f} octaves "
+        f"[{low:+.1f}, {high:+.1f}]. A world in which it levels off is `bits` "
+        "([scorecard](scorecard.md), row 3).",
+    ]
+    tables = {name: load(name) for name in ("hard", "easy")}
+    if any(table is None for table in tables.values()):
+        return lines
+    early = tables["easy"]
+    early = early[(early.problem_set == "easy") & (early.split == "validation")]
+    early = early[(early.rollouts > 200_000) & (early.rollouts <= 300_000)]
+    score_N = early.groupby("rollouts_per_problem").score.mean()
+    solved = [n for n in score_N.index if score_N[n] > 0.985]
+    ends = at_end(tables["easy"], "easy").groupby("rollouts_per_problem").score.mean()
+    lines.append(
+        f"- On Easy nearly everything is solved early: by 300,000 rollouts "
+        f"{score_N[solved].min():.3f} to {score_N[solved].max():.3f} for n = "
+        f"{span(solved, list(ends.index))}. All n end between {ends.min():.3f} and "
+        f"{ends.max():.3f}, so after that n* there ({best_n(compared(easy)[-1])} at the end) "
+        "says little."
+    )
+    start = tables["hard"]
+    start = start[(start.rollouts == 0) & (start.problem_set == "very_easy")].score.mean()
+    left = at_end(tables["hard"], "very_easy").groupby("rollouts_per_problem").score.mean()
+    lines.append(
+        f"- Training on Hard destroys what the base model knew: avg@4 of Very Easy falls from "
+        f"{start:.2f} to {left.max():.2f} (n = {left.idxmax():,}) or less, {left.min():.2f} at n = "
+        f"{left.idxmin():,}."
+    )
+    return lines
+
+
+def until(table: pd.DataFrame, rollouts: int, problem_set: str = "hard") -> pd.DataFrame:
+    """The last row of each run on one set, as if it had ended at a budget."""
+    return at_end(table[table.rollouts <= rollouts], problem_set)
+
+
+def unsigned(one: Estimate) -> str:
+    """A score with its interval."""
+    half = "" if one.interval is None else f" ± {one.interval[1] - one.mean:.3f}"
+    return f"{one.mean:.3f}{half}"
+
+
+def rate_table() -> list[str]:
+    """Final score by learning rate and n, and whether n at their best rates differ."""
+    table = load("anchor")
+    if table is None:
+        return ["No runs yet."]
+    rows = until(table, ANCHOR_END)
+    rates = sorted(rows.learning_rate.unique())
+    shown = [f"{rate * 1e3:g}e-3" if rate > 9e-4 else f"{rate * 1e4:g}e-4" for rate in rates]
+    lines = ["| n (batch) | " + " | ".join(shown) + " |", "|---" * (len(rates) + 1) + "|"]
+    best: dict[int, tuple[int, pd.Series]] = {}
+    for n, part in rows.groupby("rollouts_per_problem"):
+        score = [part[part.learning_rate == rate].set_index("seed").score for rate in rates]
+        top = int(np.argmax([one.mean() for one in score]))
+        best[int(n)] = top, score[top]
+        cells = [unsigned(estimate(one)) for one in score]
+        cells[top] = f"**{cells[top]}**"
+        lines.append(f"| {n:,} ({n * B_P:,}) | " + " | ".join(cells) + " |")
+    least, *others = best
+    gaps = [
+        f"n = {n:,} less n = {least:,} is {estimate(best[n][1] - best[least][1])}" for n in others
+    ]
+    chosen = [
+        f"n = {n:,}: {unsigned(estimate(score))} at {shown[top]}"
+        for n, (top, score) in best.items()
+    ]
+    tied = all(
+        (one := estimate(best[n][1] - best[least][1])).interval is not None
+        and one.interval[0] < 0 < one.interval[1]
+        for n in others
+    )
+    told = "no n is seen to lead" if tied else "the n differ"
+    lines += [
+        "",
+        f"With the best rate for each n {told} at this budget ({'; '.join(chosen)}): "
+        f"{', '.join(gaps)}. {at_edges(rows, rates, shown)}".rstrip(),
+    ]
+    return lines
+
+
+def at_edges(rows: pd.DataFrame, rates: Sequence[float], shown: Sequence[str]) -> str:
+    """Which n do best, or as well but for `LEAST`, at the smallest or the largest rate tried."""
+    mean = rows.pivot_table(index="rollouts_per_problem", columns="learning_rate", values="score")
+    told = []
+    for place, word in ((0, "smallest"), (-1, "largest")):
+        lost_N = mean.max(axis=1) - mean[rates[place]]
+        for n in lost_N.index[lost_N < LEAST]:
+            how = "does best" if lost_N[n] == 0 else f"loses {lost_N[n]:.3f} only"
+            told.append(f"n = {n:,} {how} at the {word} rate tried ({shown[place]})")
+    return f"{', and '.join(told)}: better rates may lie beyond." if told else ""
+
+
+def scaling_table() -> list[str]:
+    """Scores of three n under three scalings of the rate, and what n gains on the smallest."""
+    scaled, root = load("scaling"), load("hard")
+    if scaled is None or root is None:
+        return ["No runs yet."]
+    tested = sorted(scaled.rollouts_per_problem.unique())
+    arms = {"constant": scaled[scaled.arm == "constant"],
+            "square root": root[root.rollouts_per_problem.isin(tested)],
+            "linear": scaled[scaled.arm == "linear"]}  # fmt: skip
+    least, *others = tested
+    heads = [f"n = {n:,}" for n in tested] + [f"{n:,} less {least:,}" for n in others]
+    lines = ["| rollouts | rate | " + " | ".join(heads) + " |",
+             "|---" * (len(heads) + 2) + "|"]  # fmt: skip
+    for rollouts in SCALED_AT:
+        for name, table in arms.items():
+            rows = until(table, rollouts)
+            score = {n: rows[rows.rollouts_per_problem == n].set_index("seed").score
+                     for n in tested}  # fmt: skip
+            cells = [unsigned(estimate(score[n])) for n in tested]
+            cells += [str(estimate(score[n] - score[least])) for n in others]
+            lines.append(f"| {compact(rollouts)} | {name} | " + " | ".join(cells) + " |")
+    return lines
 
 
 def draw_difficulty() -> None:
@@ -250,7 +450,7 @@ def draw_difficulty() -> None:
     axes.set(xlabel="right answers of the base model in 16", ylabel="problems (thousands)",
              xticks=range(0, 17, 2), ylim=(0, size.max() / 1000 + 1.5))  # fmt: skip
     axes.spines[["top", "right"]].set_visible(False)
-    figure.savefig(IMAGES / "grid-difficulty.png", dpi=120)
+    save(figure, IMAGES / "grid-difficulty.png", DPI)
     plt.close(figure)
 
 
@@ -287,7 +487,7 @@ def draw_curves(tables: dict[str, pd.DataFrame]) -> None:
     for axis in axes[-1]:
         axis.set_xlabel("rollouts")
     axes[0, 0].set_ylim(0, 1)
-    figure.savefig(IMAGES / "grid-curves.png", dpi=120)
+    save(figure, IMAGES / "grid-curves.png", DPI)
     plt.close(figure)
 
 
@@ -310,7 +510,7 @@ def draw_path(models: dict[str, Fit]) -> None:
              yticklabels=list(map(str, ticks)))  # fmt: skip
     axis.legend(frameon=False)
     axis.spines[["top", "right"]].set_visible(False)
-    figure.savefig(IMAGES / "grid-path.png", dpi=120)
+    save(figure, IMAGES / "grid-path.png", DPI)
     plt.close(figure)
 
 
@@ -325,16 +525,34 @@ def main() -> None:
               if len(fit.posterior.configurations) >= FEWEST}  # fmt: skip
     if models:
         draw_path(models)
-    there = {name: table.run.nunique() for name, table in tables.items()}
-    counted = ", ".join(f"{name} {k} of 27" for name, k in there.items())
+    page = PAGE.read_text(encoding="utf-8")
+    for name, lines in blocks(models).items():
+        page = put(page, name, lines)
+        print("\n".join(lines))
+    PAGE.write_text(page, encoding="utf-8")
+
+
+def put(page: str, name: str, lines: Sequence[str]) -> str:
+    """The page with other lines in one of its blocks."""
+    head, mark, rest = page.partition(MARK.format(name))
+    _, end, tail = rest.partition(END)
+    if not mark or not end:
+        raise SystemExit(f"{PAGE} has no block {name!r}")
+    return "".join([head, mark, "".join(f"{line}\n" for line in lines), end, tail])
+
+
+def blocks(models: dict[str, Fit]) -> dict[str, list[str]]:
+    """Every block of the page by its name."""
+    there = {name: table.run.nunique() for name in ("hard", "easy")
+             if (table := load(name)) is not None}  # fmt: skip
+    counted = ", ".join(f"{name.capitalize()} {k} of 27" for name, k in there.items())
     lines = [f"Runs at B_p = {B_P}: {counted}.", "",
-             "| claim | mean and 95% interval over seeds | verdict |", "|---|---|---|"]  # fmt: skip
+             "| claim | estimate | verdict |", "|---|---|---|"]  # fmt: skip
     if models:
         lines = ["![The best n against the budget](images/grid-path.png)", "", *lines]
     lines += [f"| {claim} | {told} | {verdict} |" for claim, told, verdict in claims(models)]
-    page = PAGE.read_text(encoding="utf-8")
-    PAGE.write_text(BLOCK.sub(lambda _: "\n".join(lines) + "\n", page), encoding="utf-8")
-    print("\n".join(lines))
+    made = {"claims": lines, "rates": rate_table(), "scaling": scaling_table()}
+    return {"summary": summary(models), **made} if len(models) == 2 else made
 
 
 if __name__ == "__main__":

@@ -2,6 +2,8 @@
 
 import importlib.util
 import json
+import re
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -115,6 +117,138 @@ def test_duckdb_opens_it():
     file = source.grid_files()["hard"]
     rows = duckdb.sql(f"SELECT count(DISTINCT run) FROM '{file}'").fetchall()[0]
     assert rows[0] == head_of(file)["runs"]
+
+
+@pytest.fixture(scope="module")
+def summarise():
+    sys.path.insert(0, str(ROOT / "grid"))  # where the script lies, as Python itself has it
+    spec = importlib.util.spec_from_file_location("grid_summarise", ROOT / "grid" / "summarise.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize(("verdicts", "expected"), [
+    (["holds"] * 5, "holds for every n"),
+    (["does not"] * 5, "does not hold for any n"),
+    (["open"] * 5, "open for every n"),
+    (["open", "holds", "holds", "holds", "open"], "holds for n = 8 to 32, open for n = 4 and 64"),
+    (["open", "open", "does not", "does not", "open"],
+     "does not hold for n = 16 and 32, open for the others"),
+    (["holds", "does not", "open", "holds", "holds"],
+     "holds for n = 4, 32 and 64, does not hold for n = 8, open for n = 16"),
+])  # fmt: skip
+def test_a_verdict_says_for_which_n(summarise, verdicts, expected):
+    assert summarise.together(dict(zip((4, 8, 16, 32, 64), verdicts, strict=True))) == expected
+
+
+def test_an_estimate_is_the_mean_over_n_and_its_range(summarise):
+    rows = pd.DataFrame({
+        "rollouts_per_problem": [4, 4, 4, 1024, 1024, 1024], "seed": [0, 1, 2] * 2,
+        "value": [0.1, 0.2, 0.3, 0.3, 0.4, 0.5],
+    })  # fmt: skip
+    told, verdict = summarise.by_n(rows, 1)
+    # Means of the seeds are 0.2, 0.3, 0.4: 0.1 / sqrt(3) times 4.303 to either side.
+    assert told == ("+0.300 [+0.052, +0.548]; by n from +0.200 (n = 4) to +0.400 (n = 1,024)")
+    assert verdict == "holds for n = 1,024, open for n = 4"
+
+
+@pytest.mark.parametrize(("kept", "expected"), [
+    (0.25, "holds for every n"), (0.0004, "does not hold for any n"),
+])  # fmt: skip
+def test_entropy_is_shown_with_the_terms_and_without(summarise, kept, expected):
+    def arm(end):
+        return pd.DataFrame([
+            {"problem_set": "easy", "split": "validation", "rollouts_per_problem": n, "seed": seed,
+             "rollouts": x, "entropy": value}
+            for n in (4, 32) for seed in range(3)
+            for x, value in ((0, np.nan), (4096, 0.3 + seed / 1000), (9000, 0.1), (2e6, end))
+        ])  # fmt: skip
+
+    fell, stays = summarise.entropy_claims(arm(0.0002), arm(kept))
+    assert fell[2] == "holds for every n"
+    assert stays[1].startswith(f"n = 4: 0.301 to {kept:.4f} with, 0.301 to 0.0002 without; n = 32")
+    assert stays[2] == expected
+
+
+def test_rates_at_the_edge_of_those_tried_are_told(summarise):
+    rates, shown = [1e-4, 2e-4, 4e-4], ["1e-4", "2e-4", "4e-4"]
+    rows = pd.DataFrame([
+        {"rollouts_per_problem": n, "learning_rate": rate, "score": score}
+        for n, scores in ((4, (0.795, 0.8, 0.1)), (32, (0.5, 0.8, 0.7)), (256, (0.1, 0.2, 0.8)))
+        for rate, score in zip(rates, scores, strict=True)
+    ])  # fmt: skip
+    told = summarise.at_edges(rows, rates, shown)
+    assert told == (
+        "n = 4 loses 0.005 only at the smallest rate tried (1e-4), and n = 256 does "
+        "best at the largest rate tried (4e-4): better rates may lie beyond."
+    )
+    assert not summarise.at_edges(rows[rows.rollouts_per_problem == 32], rates, shown)
+
+
+def test_the_rates_are_judged_where_all_of_their_runs_ended(summarise):
+    table = pd.read_parquet(source.grid_files()["anchor"])
+    end = table[(table.problem_set == "hard") & (table.split == "validation")
+                & (table.rollouts == 524_288)]  # fmt: skip
+    row = summarise.rate_table()[4]
+    assert row.startswith("| 256 (8,192) |")
+    mean = end[end.rollouts_per_problem == 256].groupby("learning_rate").score.agg(["mean", "size"])
+    assert set(mean["size"]) == {3}
+    assert [float(cell.strip(" *").split(" ")[0]) for cell in row.split("|")[2:-1]] == [
+        pytest.approx(value, abs=6e-4) for value in mean["mean"]
+    ]
+
+
+@pytest.mark.long
+def test_the_page_of_the_grid_is_made_by_todays_code(summarise):
+    page = (ROOT / "docs" / "grid.md").read_text(encoding="utf-8")
+    number = r"[-+]?\d[\d,.]*[kM]?"
+    for name, lines in summarise.blocks(summarise.fits()).items():
+        shown = page.partition(summarise.MARK.format(name))[2].partition(summarise.END)[0]
+        assert len(shown.splitlines()) == len(lines), name
+        for old, new in zip(shown.splitlines(), lines, strict=True):
+            if "n*" not in old and "best n" not in old:
+                assert old == new
+                continue
+            # The model's numbers may move by a little from machine to machine, its words may not.
+            assert re.sub(number, "", old) == re.sub(number, "", new)
+            if (said := re.search(r"at least ([\d.]+)", old)) is not None:
+                now = re.search(r"at least ([\d.]+)", new)
+                assert float(said[1]) == pytest.approx(float(now[1]), abs=0.3)
+
+
+def test_what_the_page_says_of_the_scaling_is_in_its_table(summarise):
+    found = {}
+    for line in summarise.scaling_table()[2:]:
+        rollouts, rate, *cells = (cell.strip() for cell in line.strip("|").split("|"))
+        low_high = [re.findall(r"[-+]\d\.\d+", cell)[1:] for cell in cells[-2:]]
+        found[rollouts, rate] = [tuple(map(float, one)) for one in low_high]
+    rates = ("constant", "square root", "linear")
+    assert [r for r in rates if found["131k", r][0][0] > 0] == ["linear"]
+    assert [r for r in rates if found["524k", r][1][1] < 0] == ["constant"]
+    assert all(low < 0 < high for r in rates for low, high in found["2.1M", r])
+    page = " ".join((ROOT / "docs" / "grid.md").read_text(encoding="utf-8").split())
+    ends = [abs(float(end)) for gap in re.findall(r"is \S+ \[(.*?)\]", summarise.rate_table()[-1])
+            for end in gap.split(",")]  # fmt: skip
+    assert len(ends) == 4
+    assert f"to within {max(ends):.2f} of score" in page
+    assert "At 131k rollouts n = 32 leads n = 4 under linear scaling alone" in page
+    assert "at 524k n = 256 is still behind n = 4 under a constant rate alone" in page
+
+
+def test_the_card_says_what_a_pass_rate_of_0_is():
+    table = pd.read_parquet(ROOT / "grid" / "problems.parquet")
+    none = table[table.pass_rate == 0]
+    never = none.pass_rate_samples == 128
+    assert set(none.pass_rate_samples) == {16, 128}
+    assert (table[table.pass_rate > 0].pass_rate_samples == 16).all()
+    card = (ROOT / "grid" / "README.md").read_text()
+    for count in (len(none), never.sum(), (~never).sum(), len(table)):
+        assert f"{count:,}" in card
+    shares = [((table.pass_rate >= low) & (table.pass_rate <= high)).mean()
+              for low, high in ((0, 0.0625), (0.3, 0.6), (0.6, 0.9))]  # fmt: skip
+    told = "{:.0%} are hard, {:.0%} easy, {:.0%} very easy".format(*shares)
+    assert told in (ROOT / "docs" / "worlds.md").read_text()
 
 
 @pytest.fixture

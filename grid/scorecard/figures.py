@@ -21,7 +21,8 @@ from scorecard.evidence import ARMS, ROOT, Evidence, MissingError, columns
 from scorecard.figure_list import FIGURES, PaperFigure
 
 FOLDER = ROOT / "docs" / "figures"
-DPI = 90  # tens of kilobytes a picture
+DPI = 100  # tens of kilobytes a picture
+WIDEST = 2  # panels side by side: more would be shrunk on a page until nothing can be read
 
 
 def draw(one: PaperFigure, found: Sequence[Evidence]) -> tuple[Figure | None, list[str]]:
@@ -41,16 +42,19 @@ def draw(one: PaperFigure, found: Sequence[Evidence]) -> tuple[Figure | None, li
             rows.append((column, good))
     if not rows:
         return None, lacks
-    wide = max(len(good) for _, good in rows)
-    figure = Figure(figsize=(3.5 * wide, 2.75 * len(rows)), layout="constrained")
-    grid_of_axes = figure.subplots(len(rows), wide, squeeze=False)
-    for (column, good), line in zip(rows, grid_of_axes, strict=True):
+    wide = min(WIDEST, max(len(good) for _, good in rows))
+    lines = [
+        (column, good[i : i + wide]) for column, good in rows for i in range(0, len(good), wide)
+    ]
+    figure = Figure(figsize=(4.6 * wide, 2.9 * len(lines)), layout="constrained")
+    grid_of_axes = figure.subplots(len(lines), wide, squeeze=False)
+    for (column, good), line in zip(lines, grid_of_axes, strict=True):
         for panel, axes in zip(good, line, strict=False):
-            axes.set_title(f"{column.title}: {panel.title}", fontsize=8)
+            axes.set_title(f"{column.title}: {panel.title}", fontsize=9)
             panel.draw(axes, column)
-            axes.set_xlabel(panel.x, fontsize=7)
-            axes.set_ylabel(panel.y, fontsize=7)
-            axes.tick_params(labelsize=6)
+            axes.set_xlabel(panel.x, fontsize=8)
+            axes.set_ylabel(panel.y, fontsize=8)
+            axes.tick_params(labelsize=8)
             axes.spines[["top", "right"]].set_visible(False)
         for axes in line[len(good) :]:
             axes.set_axis_off()

@@ -94,6 +94,7 @@ def main() -> None:
                 (saved / "data.pt").touch()
                 dump(keys["trainer.validation_data_dir"], step, validation, k)
                 data["val-core/x/acc/mean@4"] = 0.5
+                data["timing_s/testing"] = 5.0
             write(step, data)
             time.sleep(float(os.environ.get("FAKE_VERL_S", "0")))
 

@@ -313,6 +313,46 @@ def test_the_price_is_that_of_every_configuration(monkeypatch: Any) -> None:
     assert "(your rate)" in text
 
 
+def test_a_sweep_pays_for_every_start_of_its_trainer(monkeypatch: Any) -> None:
+    # A sweep finds the best n.
+    monkeypatch.setattr(choose, "planned", lambda worlds, _, final, *__: (
+        worlds.at(final).argmax(axis=1)))  # fmt: skip
+    rates = Rates(rollouts_per_gpu_hour=1000, usd_per_gpu_hour=2)
+    limits = replace(LIMITS, price=Price(rates=rates), unit="gpu_hours", slices=4,
+                     budget=LIMITS.budget / 1000)  # fmt: skip
+    untold = design_sweep(APART, Asked(limits=limits, draws=DRAWS))[1] | {"engine": "verl"}
+    assert untold["answer"] == "sweep"
+    assert "(your rate, starts of verl apart)" in " ".join(
+        "\n".join(design_lines(untold)).split())  # fmt: skip
+    limits = replace(limits, price=replace(limits.price, start=5.0))
+    sweep, d = design_sweep(APART, Asked(limits=limits, draws=DRAWS))
+    runs = sweep.seeds * len(sweep.rollouts_per_problem)
+    assert (d["sweep"]["starts"], d["final"]["starts"]) == (4 * runs, 1)
+    drawn = sweep.rollouts + d["sweep"]["evaluation_rollouts"]
+    assert d["sweep"]["cost"]["gpu_hours"] == pytest.approx(drawn / 1000 + 5 * 4 * runs)
+    assert d["sweep"]["cost"]["usd"] == pytest.approx(2 * d["sweep"]["cost"]["gpu_hours"])
+    assert d["sweep"]["start_share"] == pytest.approx(5 * 4 * runs / limits.budget)
+    parts = d["sweep"]["cost"]["gpu_hours"] + d["final"]["cost"]["gpu_hours"]
+    assert d["spent"]["amount"] == pytest.approx(parts)
+    batch = d["final"]["problems_per_batch"] * d["final"]["rollouts_per_problem"]
+    spare = (batch + 1200) / 1000  # less than an update and an evaluation
+    assert limits.budget - spare < parts <= limits.budget
+    assert "for starts)" in " ".join("\n".join(design_lines(d | {"engine": "verl"})).split())
+    # What the times of runs tell is off by a tenth: all may take more than there is.
+    source = d["final"]["cost"]["source"]
+    source["rollouts_per_gpu_hour"] |= {"from": "sweep", "off": 0.1}
+    text = " ".join("\n".join(design_lines(d | {"engine": "verl"})).split())
+    low, high = (f"{times * d['spent']['amount']:,.0f}" for times in (0.9, 1.1))
+    assert f"(the rate of its runs, within 10%); in all {low} to {high} of 4,000" in text
+    # Rates are tried by runs that nobody looks at on the way: each starts once.
+    tried = limits.first(sweep, swept=True) or sweep.of_rates(Recipe.for_difficulty("easy"), 1)
+    assert limits.starts(tried) == tried.runs
+    # Starts that leave no final run leave no sweep.
+    dear = replace(limits, price=replace(limits.price, start=limits.budget / 4))
+    with pytest.raises(InputError, match="starts its trainer 12 times, .* takes 12k of 3,400"):
+        design_sweep(APART, Asked(limits=dear, draws=DRAWS))
+
+
 # Rollouts per GPU-hour grow eightfold from n = 8 to 512, tokens of a rollout fall by half.
 DEAR = Price(
     rates=Rates(rollouts_per_gpu_hour=2000, usd_per_gpu_hour=2, tokens_per_rollout=150),
@@ -987,7 +1027,8 @@ def test_hours_on_a_clock_and_what_all_takes_of_the_budget(
         assert f"{both:,.0f} of 5,376" in shown[-1]
         assert '"nodes": 2, "gpus_per_node": 8' in Path("s.yaml").read_text()
     assert shown[0] == shown[1]
-    assert " GPU-hours, 13 days (your rate); with First " in shown[0]
+    words = " ".join(shown[0].split())
+    assert " GPU-hours, 13 days (your rate, starts of verl apart); with First " in words
     assert f"{d['lr_sweep']['hours']:.0f} hours, " in shown[0]
     assert main(["design", "--budget", "5376gpuh", *rate]) == 0  # on how many is not known
     assert " days" not in capsys.readouterr().out

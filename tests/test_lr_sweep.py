@@ -189,6 +189,14 @@ def test_the_batch_nearest_to_the_recipes_and_the_default_rates():
     assert len(study.runs) == 7 * 2
 
 
+def test_rates_of_an_adaptive_study_train_without_a_pause():
+    base = small_study(ns=(2, 4), seeds=(0,), rollouts=160, engine="rated", slices=(0.5, 1.0))
+    looked_at = replace(base, adaptive=Bounds(target=8000), source={})
+    assert lr_study(looked_at, (1e-3,)).slices == (1.0,)
+    asked = replace(looked_at, source={"slices": [0.5, 1]})
+    assert lr_study(asked, (1e-3,)).slices == lr_study(base, (1e-3,)).slices == (0.5, 1.0)
+
+
 def test_rates_spend_half_of_what_an_adaptive_sweep_may_and_are_evaluated_once_an_octave():
     base = small_study(ns=(2, 4), seeds=(0, 1), rollouts=8000)  # the batch of 16: 500 steps
     runs = [replace(s, recipe=s.recipe.replace(base_batch_size=32)) for s in base.runs]

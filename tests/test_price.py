@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,8 @@ from isocompute.answers.steps import priced_remedy
 from isocompute.cli import main
 from isocompute.domain import Configuration, Curve, notice
 from isocompute.domain.text import compact
-from isocompute.engines import problem_generators
+from isocompute.engines import problem_generators, register_engine
+from isocompute.engines.local.engine import LocalEngine
 from isocompute.errors import InputError
 from isocompute.importers.timing import gpu_seconds_per_step
 from isocompute.runner import run_study
@@ -175,6 +177,65 @@ def test_a_study_is_priced_by_its_own_runs(tmp_path: Path, capsys: Any) -> None:
     assert "GPU-hours" in capsys.readouterr().out
 
 
+class Elsewhere(LocalEngine):
+    """Takes a while to start; its very first start fails."""
+
+    failed = False
+
+    def run(self, *args: Any) -> None:
+        time.sleep(0.2)
+        if not Elsewhere.failed:
+            Elsewhere.failed = True
+            raise OSError("no GPU yet")
+        super().run(*args)
+
+
+register_engine("elsewhere", "test_price:Elsewhere")
+
+
+def test_slices_tell_what_a_start_of_the_trainer_takes(tmp_path: Path) -> None:
+    assert [c.start_s for c in load_curves(study(tmp_path))] == [None] * 3  # in this process
+    file = tmp_path / "t.yaml"
+    file.write_text(STUDY.replace("local", "elsewhere").replace("RATES", "slices: [0.5, 1]"))
+    run_study(load_study(file, generators=problem_generators()), tmp_path / "t", workers=0)
+    with Store(tmp_path / "t") as store:
+        assert store.accounting().attempts == 7
+        idle = {run.hash: store.idle_s(run.hash) for run in store.runs()}
+        for run in store.runs():
+            found = store.evaluations(run.hash), store.steps(run.hash)
+            work = sum(float(one.wall_s_K.sum()) for one in found)
+            failed = run.wall_s - work - sum(idle[run.hash])  # what is left is the failed start
+            assert len(idle[run.hash]) == 2
+            assert min(idle[run.hash]) >= 0.2
+            assert failed >= 0.2 if run.attempts == 3 else abs(failed) < 1e-6
+    for c in load_curves(str(tmp_path / "t")):
+        assert c.start_s == pytest.approx(sum(idle[c.run]) / 2)
+
+
+def test_the_run_of_a_plan_starts_once_and_its_budget_pays_for_it() -> None:
+    curves = sweep_with_times(dict.fromkeys(N, 1000.0))
+    known = [c.replace(start_s=1800.0, gpus=8) for c in curves]  # four GPU-hours
+    hours, money = Budget(amount=2000.0, unit="gpu_hours"), Budget(amount=6000.0, unit="usd")
+    free = plan_budget(fit_sweep(curves, unit="gpu-hours", draws=50), hours).document
+    fit = fit_sweep(known, unit="gpu-hours", draws=50)
+    paid = plan_budget(fit, hours).document
+    assert paid["budget_rollouts"] == pytest.approx(free["budget_rollouts"] - 4000)
+    assert paid["cost"]["gpu_hours"] == pytest.approx(paid["rollouts"] / 1000 + 4)
+    assert 1990 < paid["cost"]["gpu_hours"] <= 2000
+    assert paid["cost"]["source"]["gpu_hours_per_start"] == {
+        "value": pytest.approx(4), "from": "sweep",
+    }  # fmt: skip
+    assert "gpu_hours_per_start" not in free["cost"]["source"]
+    usd = plan_budget(fit, money, rates=Rates(usd_per_gpu_hour=3.0), current=64).document
+    assert usd["cost"]["usd"] == pytest.approx(3 * usd["cost"]["gpu_hours"])
+    assert 5990 < usd["cost"]["usd"] <= 6000
+    assert usd["gain"]["cost"]["gpu_hours"] > 4
+    # Tokens and rollouts are not spent on a start.
+    assert plan_budget(fit_sweep(known, draws=50), 2e6).document["rollouts"] > 1.9e6
+    with pytest.raises(InputError, match=r"start of its run \(4 GPU-hours\), but got 3.5; raise"):
+        plan_budget(fit, Budget(amount=3.5, unit="gpu_hours"))
+
+
 def test_a_plan_says_its_price_and_how_far_it_may_be_off() -> None:
     # Updates take 0.1 hours and 0.001 for each rollout; those of n = 64 are faster by a tenth.
     speed = {n: 16 * n / (0.1 + 0.016 * n) * (1.1 if n == 64 else 1) for n in N}
@@ -192,6 +253,10 @@ def test_a_plan_says_its_price_and_how_far_it_may_be_off() -> None:
     dear = d | {"cost": d["cost"] | {"gpu_hours": 1364.0, "usd": 3000.0, "tokens": 48.7e9}}
     line = next(line for line in advice_lines(dear) if line.startswith("  cost"))
     assert line.endswith("1,364 GPU-hours, $3,000   (your runs' times, within 10%)")
+    # With days and GPUs there is no room for whose times they are, but for how far off.
+    days = dear | {"wall": {"gpus": 64, "hours": 456.0}}
+    line = next(line for line in advice_lines(days) if line.startswith("  cost"))
+    assert line.endswith("1,364 GPU-hours, $3,000, 19 days on 64 GPUs   (within 10%)")
 
 
 def test_the_rate_of_the_study_file_comes_before_its_runs(tmp_path: Path) -> None:

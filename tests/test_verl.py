@@ -415,6 +415,8 @@ def test_a_run_is_followed_into_the_sink(tmp_path: Path, fake: dict[str, Any]) -
     assert [(e.step, e.problem_set) for e in sink.evaluations] == [
         (s, name) for s in (0, 2, 4, 8) for name in ("hard", "val")]
     assert [e.successes_P.size for e in sink.evaluations[:2]] == [2, 3]
+    # five seconds for both sets; what comes before training is timed by nobody
+    assert [e.wall_s for e in sink.evaluations[:4]] == [0, 0, 2, 3]
     # step 6 was validated between two points of the grid: paid for, and booked with step 8
     assert [(e.sampled_rollouts, e.sampled_tokens) for e in sink.evaluations[-2:]] == [
         (16, 7 * 16), (24, 7 * 24)]

@@ -121,7 +121,10 @@ def lr_study(
         for spec in chosen
     ]
     named = f"{study.name}: learning rate"
-    return replace(study, name=named, runs=runs, adaptive=None, rates_at=None)
+    # An adaptive study is sliced for its looks: here nobody looks, and a slice may take minutes.
+    kept = study.adaptive is None or "slices" in study.source
+    slices = study.slices if kept else (1.0,)
+    return replace(study, name=named, runs=runs, slices=slices, adaptive=None, rates_at=None)
 
 
 def anchored_at(allocations: Sequence[Allocation], recipe: Recipe) -> Allocation:

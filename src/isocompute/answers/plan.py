@@ -227,7 +227,7 @@ def _plan(fit: Fit, budget: Budget, around: dict[str, Any], **asked: Any) -> Pla
     _require_positive(problems=q.problems)
     tokens = price.rates.tokens_per_rollout
     measured = [notice("tokens_measured", tokens=tokens)] if counted else []
-    q = replace(q, x=in_unit(budget, fit.unit, price), gpus=budget.gpus,
+    q = replace(q, x=in_unit(price.after_a_start(budget), fit.unit, price), gpus=budget.gpus,
                 notices=[*q.notices, *measured])  # fmt: skip
     stops = [one for one in fit.notices if one.level == "stop"]
     return _stopped(q, stops) if stops else _answer(q)
@@ -266,7 +266,7 @@ def _answer(q: Question) -> Plan:
             notice("extrapolated", edge=high, trust=trust(times), do=do, **about) if q.x > high else
             notice("extrapolated_down", edge=low, **about))  # fmt: skip
     own += [*won_by_batch(q, chosen), *scaled_notices(q, chosen)]
-    (passes, said), cost = passes_of(q, a), q.rates_of(chosen).cost(a.rollouts)
+    (passes, said), cost = passes_of(q, a), q.cost(chosen, a.rollouts)
     own += said
     # What a check of the sweep need not cost, where the plan ends before it.
     less = {one.code: one for one in untested(fit, bought)}

@@ -59,6 +59,10 @@ class Question:
         """What a rollout of a configuration costs (None: of any)."""
         return self.price.rates if c is None else self.price.of(c)
 
+    def cost(self, c: Configuration, rollouts: float) -> dict[str, float | None]:
+        """What one run costs; its trainer starts once."""
+        return self.price.cost({c: rollouts}, starts=1)
+
     def rollouts(self, c: Configuration | None = None) -> float:
         """What the budget buys with a configuration."""
         return self.x / per_rollout(self.rates_of(c), self.fit.unit)

@@ -43,6 +43,7 @@ class Price:
     origin: Mapping[str, str] = field(default_factory=dict)  # rate -> "study", "sweep"; else given
     # GPUs on which times were measured that are scaled to others
     timed_on: Mapping[Configuration, int] = field(default_factory=dict)
+    start: float | None = None  # GPU-hours of each start of the trainer, as the runs' slices tell
 
     def of(self, *which: Configuration) -> Rates:
         """The rates of one configuration, or of several that train as many rollouts each."""
@@ -60,14 +61,38 @@ class Price:
         same = [t for other, t in self.tokens.items() if other.rollouts_per_problem == n]
         return self.tokens.get(c, median(same) if same else self.rates.tokens_per_rollout)
 
-    def cost(self, trains: Effort) -> dict[str, float | None]:
-        """What it costs to train so many rollouts of each configuration; None: not known."""
+    def cost(self, trains: Effort, *, starts: int = 0) -> dict[str, float | None]:
+        """What it costs to train so many rollouts of each configuration; None: not known.
+
+        Args:
+            trains: rollouts by configuration.
+            starts: of the trainer, counted as far as it is known what one takes.
+        """
         each = [self.of(c).cost(rollouts) for c, rollouts in trains.items() if rollouts]
         return {
             name: None if any(one[name] is None for one in each)
-            else sum(one[name] or 0.0 for one in each)
+            else sum(one[name] or 0.0 for one in each) + starts * self.started(name)
             for name in ("tokens", "gpu_hours", "usd")
         }  # fmt: skip
+
+    def started(self, unit: str) -> float:
+        """What one start of the trainer takes of a unit, as far as that is known."""
+        each = {"gpu_hours": 1.0, "usd": self.rates.usd_per_gpu_hour or 0.0}.get(unit, 0.0)
+        return each * (self.start or 0.0)
+
+    def after_a_start(self, budget: Budget) -> Budget:
+        """What of a budget is left once its run has started.
+
+        Raises:
+            InputError: it is nothing.
+        """
+        start, unit = self.started(budget.unit), unit_words(budget.unit.replace("_", "-"))
+        if start >= budget.amount:
+            raise InputError(
+                f"a budget must pay for the start of its run ({compact(start)} {unit}), but got "
+                f"{compact(budget.amount)}; raise it."
+            )
+        return replace(budget, amount=budget.amount - start) if start else budget
 
     def speed_of(self, c: Configuration) -> float | None:
         """Rollouts per GPU-hour of a configuration; None where nobody knows."""
@@ -103,6 +128,8 @@ class Price:
             some = next(iter(self.timed_on.values()), None)
             on = self.timed_on.get(c) if c in self.speeds else some
             rows["rollouts_per_gpu_hour"] |= {"off": self.off, "timed_on": on}
+        if self.start is not None and "rollouts_per_gpu_hour" in rows:
+            rows["gpu_hours_per_start"] = {"value": self.start, "from": "sweep"}
         return rows
 
 
@@ -176,7 +203,9 @@ def priced(curves: Sequence[Curve], rates: Rates, origin: Mapping[str, str] | No
         rates = replace(rates, rollouts_per_gpu_hour=median(speeds.values()))
         origin["rollouts_per_gpu_hour"] = "sweep"
     timed_on = {c.configuration: c.timed_on for c in curves if speeds and c.timed_on}
-    return Price(rates=rates, tokens=tokens, speeds=speeds, origin=origin, timed_on=timed_on)
+    starts = [c.start_s * (c.gpus or 1) / 3600 for c in curves if c.start_s is not None]
+    return Price(rates=rates, tokens=tokens, speeds=speeds, origin=origin, timed_on=timed_on,
+                 start=median(starts) if starts else None)  # fmt: skip
 
 
 def timed(curves: Sequence[Curve], rates: Rates) -> list[Curve]:

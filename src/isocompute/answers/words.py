@@ -162,7 +162,7 @@ def _rows(d: Mapping[str, Any]) -> list[str]:
     due = [one for one in spent if not one.endswith("tokens")]
     tokens, clock = spent[len(due):], [clock_words(d)] if d.get("wall") else []
     forms = [([*due, *clock, *tokens], whose), ([*due, *clock], whose),
-             ([*due, *clock], whose.split(", within")[0]), (due, whose)]  # fmt: skip
+             ([*due, *clock], whose.rpartition(", ")[2]), (due, whose)]  # fmt: skip
     costs = [_row("cost", ", ".join(parts), aside, cut=False) for parts, aside in forms if parts]
     return out + next((cost for cost in costs if len(cost[0]) <= WIDTH), costs[-1])
 

@@ -42,6 +42,7 @@ class Limits:
         problems: D, size of the training set; None: large enough.
         evaluated: problems of an evaluation.
         recipe: whose learning rate is swept first; None: it is known.
+        slices: of a run of the sweep, each of which starts the trainer; 0: it is there already.
     """
 
     budget: float
@@ -53,6 +54,7 @@ class Limits:
     problems: int | None = None
     evaluated: int = PROBLEMS
     recipe: Recipe | None = None
+    slices: int = 0
 
     def each(self, b_p: int, n: int) -> float:
         """What one rollout of a configuration takes of the budget.
@@ -77,9 +79,20 @@ class Limits:
             for n in sweep.rollouts_per_problem
         )
 
+    def starts(self, sweep: Sweep) -> int:
+        """How often the trainer starts for it, at most; runs of one n train without a pause."""
+        pauses = len(sweep.rollouts_per_problem) > 1
+        return sweep.runs * (self.slices if pauses else min(self.slices, 1))
+
+    def started_for(self, sweep: Sweep) -> float:
+        """What starts of the trainer take of the budget, as far as it is known."""
+        return self.starts(sweep) * self.price.started(self.unit)
+
     def taken(self, sweep: Sweep | None) -> float:
-        """What a sweep takes of the budget, evaluations included."""
-        return 0.0 if sweep is None else self.trained(sweep) + self.evaluated_for(sweep)
+        """What a sweep takes of the budget, evaluations and starts included."""
+        if sweep is None:
+            return 0.0
+        return self.trained(sweep) + self.evaluated_for(sweep) + self.started_for(sweep)
 
     def first(self, sweep: Sweep, *, swept: bool = True) -> Sweep | None:
         """Learning rates before a sweep, or the run in its place; None: none are asked for."""
@@ -96,6 +109,7 @@ class Limits:
     def final(self, sweep: Sweep, n: int, amount: float) -> Sweep:
         """The longest run of an n that an amount pays for, evaluated as a sweep is."""
         batch = sweep.problems_per_batch * n
+        amount -= self.started_for(sweep.single(n, batch))
         bought = amount / self.each(sweep.problems_per_batch, n)
         most = sweep.single(n, max(bought, 0.0))
         whole = (bought - most.evaluations) // batch * batch
@@ -188,13 +202,14 @@ def _longest(
     n = tuple(powers_of_two(low, high)[::octaves])
     dear = sum(limits.each(b_p, one) for one in n)
     length = limits.budget * limits.spend / (seeds * dear)
-    left = limits.budget * (1 - limits.spend) / limits.each(b_p, high)
+    sweep = Sweep(problems_per_batch=b_p, rollouts_per_problem=n, seeds=seeds,
+                  rollouts_per_run=int(length), evaluated=limits.evaluated)  # fmt: skip
+    left = limits.budget * (1 - limits.spend) - limits.started_for(sweep)
     if limits.max_batch is not None and b_p * high > limits.max_batch:
         return None
-    if min(length, left) < LEAST_STEPS * b_p * high:
+    if min(length, left / limits.each(b_p, high)) < LEAST_STEPS * b_p * high:
         return None
-    return Sweep(problems_per_batch=b_p, rollouts_per_problem=n, seeds=seeds,
-                 rollouts_per_run=int(length), evaluated=limits.evaluated)  # fmt: skip
+    return sweep
 
 
 def _none(limits: Limits, b_p: int) -> InputError:
@@ -203,6 +218,12 @@ def _none(limits: Limits, b_p: int) -> InputError:
         return InputError(
             f"a sweep needs {FEWEST_N} n, the largest with a batch of {b_p * n[-1]} rollouts, but "
             f"got --max-batch {limits.max_batch}; raise it."
+        )
+    starts = FEWEST_N * limits.slices * limits.price.started(limits.unit)
+    if starts >= (left := limits.budget * (1 - limits.spend)):
+        return InputError(
+            f"a sweep starts its trainer {FEWEST_N * limits.slices} times, which must leave a "
+            f"final run, but takes {compact(starts)} of {compact(left)}; raise --budget."
         )
     takes, bought = LEAST_STEPS * b_p * n[-1] * FEWEST_N, limits.budget / limits.each(b_p, n[-1])
     return InputError(

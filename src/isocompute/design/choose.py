@@ -294,7 +294,9 @@ def _spent(limits: Limits, sweep: Sweep) -> dict[str, Any]:
         "rollouts": sweep.rollouts, "evaluation_rollouts": sweep.evaluations,
         "share": limits.trained(sweep) / limits.budget,
         "evaluation_share": limits.evaluated_for(sweep) / limits.budget,
-        "cost": {**price.cost(drawn), "source": price.to_dict(list(drawn)[-1])},
+        "starts": (starts := limits.starts(sweep)),
+        "start_share": limits.started_for(sweep) / limits.budget,
+        "cost": {**price.cost(drawn, starts=starts), "source": price.to_dict(list(drawn)[-1])},
     }  # fmt: skip
 
 

@@ -16,6 +16,7 @@ from isocompute.errors import InputError
 from isocompute.files import write_text
 from isocompute.problems import load_problems
 from isocompute.recipe import Difficulty, Recipe
+from isocompute.study.sweep import DOUBLING, QUARTERED
 
 # Tokens of a response under TRL, where nobody says: at half, answers with reasoning are cut; at
 # twice, small models on one GPU take twice as long where they ramble.
@@ -84,6 +85,11 @@ class Trainer:
         """Whether responses are longer than where they are cut usually."""
         brings_its_own = self.engine == "trl" and self.model is None
         return self.cut is not None and not brings_its_own and self.cut > _CUT[self.engine][1]
+
+    @property
+    def slices(self) -> int:
+        """How often a run of the sweep starts the trainer, at most; 0: it is in this process."""
+        return {"trl": len(DOUBLING), "verl": len(QUARTERED)}.get(self.engine, 0)
 
     @property
     def stands_in(self) -> bool:

@@ -72,10 +72,10 @@ def _cost_rows(d: Row) -> list[str]:
     if d["answer"] == "no_sweep":
         evaluated = f"and {compact(final['evaluation_rollouts'])} for evaluation"
         said = ", ".join(_paid(d, final)) or evaluated
-        return _row("Cost", f"{said}{_rate(final)}{_total(d)}")
+        return _row("Cost", f"{said}{_rate(d, final)}{_total(d)}")
     return [
         *_row("Cost", f"at most {_cost(d, d['sweep'])} ({_share(d['sweep'])})"),
-        *_row("Then", f"{_cost(d, final)} for the final run{_rate(final)}{_total(d)}"),
+        *_row("Then", f"{_cost(d, final)} for the final run{_rate(d, final)}{_total(d)}"),
     ]
 
 
@@ -202,13 +202,17 @@ def _every_note(d: Row) -> list[str]:
 
 
 def _total(d: Row) -> str:
-    """The final run and all before it, beside the budget."""
+    """The final run and all before it, beside the budget, and how far off the rate may put it."""
     if d["lr_sweep"] is None and d["answer"] != "sweep":
         return ""
+    unit, amount = d["budget"]["unit"], d["spent"]["amount"]
     form = {"rollouts": "{} of {} rollouts", "tokens": "{} of {} tokens", "usd": "${} of ${}",
-            "gpu_hours": "{} of {}"}[d["budget"]["unit"]]  # fmt: skip
-    amounts = (compact(d[part]["amount"]) for part in ("spent", "budget"))
-    return f"; {'in all' if d['answer'] == 'sweep' else 'with First'} {form.format(*amounts)}"
+            "gpu_hours": "{} of {}"}[unit]  # fmt: skip
+    found = d["final"]["cost"]["source"].get("rollouts_per_gpu_hour", {})
+    off = (found.get("off") or 0.0) if unit in ("gpu_hours", "usd") else 0.0
+    ends = [compact(amount * (1 - off)), compact(amount * (1 + off))]
+    said = form.format(" to ".join(dict.fromkeys(ends)), compact(d["budget"]["amount"]))
+    return f"; {'in all' if d['answer'] == 'sweep' else 'with First'} {said}"
 
 
 def _row(name: str, text: str) -> list[str]:
@@ -217,10 +221,10 @@ def _row(name: str, text: str) -> list[str]:
 
 
 def _share(part: Row) -> str:
-    """Of the budget: what --spend bounds, and evaluations."""
-    apart = part["evaluation_share"]
-    evaluated = f" + {apart:.0%} for evaluation" if apart >= _SEEN else ""
-    return f"{part['share']:.0%} of the budget{evaluated}"
+    """Of the budget: what --spend bounds, evaluations, and starts of the trainer."""
+    apart = {"evaluation": part["evaluation_share"], "starts": part["start_share"]}
+    more = (f" + {share:.0%} for {name}" for name, share in apart.items() if share >= _SEEN)
+    return f"{part['share']:.0%} of the budget{''.join(more)}"
 
 
 def _paid(d: Row, part: Row) -> list[str]:
@@ -250,18 +254,22 @@ def _spent(d: Row, part: Row) -> str:
 
 
 def _drawn(d: Row, part: Row) -> str:
-    """The same with its share, evaluations included."""
-    return f"{_spent(d, part)}, {part['share'] + part['evaluation_share']:.0%} of the budget"
+    """The same with its share, evaluations and starts included."""
+    share = part["share"] + part["evaluation_share"] + part["start_share"]
+    return f"{_spent(d, part)}, {share:.0%} of the budget"
 
 
-def _rate(part: Row) -> str:
-    """Where the rate comes from, and how far off it may be."""
-    found = part["cost"]["source"].get("rollouts_per_gpu_hour")
+def _rate(d: Row, part: Row) -> str:
+    """Where the rate comes from, how far off it may be, and what is not in it."""
+    source = part["cost"]["source"]
+    found = source.get("rollouts_per_gpu_hour")
     if found is None:
         return "; GPU-hours: give --rollouts-per-gpu-hour"
     whose = {"study": "the study's rate", "sweep": "the rate of its runs"}
     off = f", within {max(found['off'], 0.01):.0%}" if found.get("off") is not None else ""
-    return f" ({whose.get(found['from'], 'your rate')}{off})"
+    untold = part["starts"] and "gpu_hours_per_start" not in source
+    apart = f", starts of {d['engine']} apart" if untold else ""
+    return f" ({whose.get(found['from'], 'your rate')}{off}{apart})"
 
 
 def _worth(d: Row) -> str:

@@ -15,9 +15,7 @@ from isocompute.engines import (
 from isocompute.errors import NotInstalledError
 from isocompute.runner.preflight import check_trainers
 from isocompute.study import Study, load_study
-
-# Of an adaptive study on an engine that takes minutes to start: it starts four times a run at most.
-QUARTERED = (0.125, 0.25, 0.5, 1.0)
+from isocompute.study.sweep import QUARTERED
 
 
 def open_study(path: str | Path, overrides: Sequence[str] = ()) -> Study:

@@ -81,6 +81,7 @@ def _run_curves(
     found = store.evaluations(run.hash, problem_set=problem_set)
     failed, hours_K = failed_rules(store, run), _gpu_hours(store, run)
     gpus = None if hours_K is None else _gpus(run)
+    start_s = None if hours_K is None else _start_s(store, run)
     for name in sorted(set(found.problem_set_K.tolist())):
         rows_K = np.flatnonzero(found.problem_set_K == name)
         samples = int(found.samples_K[rows_K].min())
@@ -102,6 +103,7 @@ def _run_curves(
             steps_K=found.step_K[rows_K].astype(np.float64),
             gpu_hours_K=None if hours_K is None else hours_K[found.step_K[rows_K]],
             gpus=gpus,
+            start_s=start_s,
             trials=problems * (samples if wanted.kind == "avg" else 1),
             failed_rules=failed,
         )
@@ -120,6 +122,16 @@ def _gpu_hours(store: Store, run: StoredRun) -> NDArray[np.float64] | None:
     took = np.zeros(int(steps.step_K.max()) + 1)
     took[steps.step_K] = steps.wall_s_K
     return np.asarray(np.cumsum(took) * (_gpus(run) or 1) / 3600)
+
+
+def _start_s(store: Store, run: StoredRun) -> float | None:
+    """What each slice takes beside updates and evaluations, where it starts a trainer of its own.
+
+    Runs of the embedded engine train side by side in one process: what one of them waits for is
+    work of another.
+    """
+    idle = [] if run.spec["engine"] == "local" else store.idle_s(run.hash)
+    return float(np.median(idle)) if idle else None
 
 
 def _gpus(run: StoredRun) -> int | None:

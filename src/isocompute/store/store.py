@@ -322,6 +322,18 @@ class Store:
             ],
         )  # fmt: skip
 
+    def idle_s(self, run_hash: str) -> list[float]:
+        """Seconds of each finished slice of a run in which it neither trained nor was evaluated."""
+        took = " - ".join(
+            f"coalesce((SELECT sum(wall_s) FROM {table} t WHERE t.run = a.run "
+            "AND t.attempt = a.attempt), 0)" for table in ("steps", "evaluations")
+        )  # fmt: skip
+        rows = self.database.read(
+            f"SELECT a.wall_s - {took} FROM attempts a JOIN runs r ON r.run = a.run "
+            "WHERE r.hash = ? AND a.outcome = 'done' AND a.target_steps > a.from_step", (run_hash,)
+        )
+        return [max(row[0], 0.0) for row in rows]
+
     def accounting(self) -> Accounting:
         """Rollouts and tokens: used, wasted, spent on evaluation and on anything else."""
         used = self.database.read(

@@ -31,14 +31,11 @@ from isocompute.recipe import Recipe
 from isocompute.study.adaptive import Bounds
 from isocompute.study.schema import Grid, Powers, ProblemFile, StudyFile, parse_study
 from isocompute.study.spec import RunSpec
-from isocompute.study.sweep import Limits, Study
+from isocompute.study.sweep import DOUBLING, Limits, Study
 from isocompute.study.yaml12 import MAX_DEPTH, parse_yaml, read_yaml
 
 Generator = Callable[..., ProblemSet]
 
-# Of an adaptive sweep: its first look is at a 32nd of the budget, where the seven n of a planted
-# sweep have cost 1% of the grid with three seeds; at a 16th they cost twice as much.
-DOUBLING = tuple(2.0**-k for k in range(5, -1, -1))
 MOST_RUNS = 100_000  # of a study
 MOST_ROLLOUTS = 10**15  # of a run: exact as a double and in SQLite
 MOST_PROBLEMS = 10**7  # that a generator is asked for

@@ -13,6 +13,12 @@ from isocompute.errors import InputError
 from isocompute.study.adaptive import Bounds, Grid
 from isocompute.study.spec import RunSpec
 
+# Of an adaptive sweep: its first look is at a 32nd of the budget, where the seven n of a planted
+# sweep have cost 1% of the grid with three seeds; at a 16th they cost twice as much.
+DOUBLING = tuple(2.0**-k for k in range(5, -1, -1))
+# On an engine that takes minutes to start: it starts four times a run at most.
+QUARTERED = (0.125, 0.25, 0.5, 1.0)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:

@@ -92,7 +92,7 @@ class Follower:
             if (step > 0 and train is None) or validation is None:
                 return  # verl writes dumps in the background: look again later
             update = None if train is None else self._update(step, row, train)
-            evaluations = self._evaluations(step, validation)
+            evaluations = self._evaluations(step, validation, row)
             self.step, self.started = step, True
             del self._rows[step]
             if train is not None:  # some MB per step, all of it counted now
@@ -202,9 +202,13 @@ class Follower:
             )
         return used
 
-    def _evaluations(self, step: int, samples: list[Sample]) -> tuple[EvaluationRecord, ...]:
+    def _evaluations(
+        self, step: int, samples: list[Sample], row: Mapping[str, Any]
+    ) -> tuple[EvaluationRecord, ...]:
         records: list[EvaluationRecord] = []
         k = self.spec.evaluation_samples
+        # No part of timing_s/step in these releases. Nobody times the validation before training.
+        took = _number(row.get("timing_s/testing")) or 0.0
         for name, problems in sorted(self.spec.validation.items()):
             of_set = [s for s in samples if s.problem_set == name]
             if not of_set:
@@ -228,6 +232,7 @@ class Follower:
             records.append(EvaluationRecord(
                 step=step, rollouts=step * self._batch, tokens=self.tokens, problem_set=name,
                 samples=k, successes_P=success, sampled_tokens=sum(s.tokens for s in of_set),
+                wall_s=took * len(of_set) / len(samples),
             ))  # fmt: skip
         return tuple(records)
 

@@ -259,6 +259,10 @@ def test_candidates_keep_to_the_limits() -> None:
     for sweep in every:
         assert sweep.rollouts <= 0.15 * 4e6
         assert sweep.steps(sweep.rollouts_per_problem[-1]) >= 20
+    greedy = Limits(budget=8e5, spend=0.8, n_F=N)
+    for sweep in candidates(greedy, 8, 64, fixed=True):  # evaluations are paid for, too
+        n = sweep.rollouts_per_problem[-1]
+        assert greedy.final(sweep, n, greedy.left(sweep)).steps(n) >= 20
     narrow = Limits(budget=4e6, spend=0.15, n_F=N, max_batch=1024)
     assert max(s.rollouts_per_problem[-1] for s in candidates(narrow, 32, 64, fixed=False)) == 32
     poor = Limits(budget=2e5, spend=0.15, n_F=N)
@@ -283,6 +287,8 @@ BAD = {
     r"one update of 16 problems with n = 8 \(128 rollouts\), but got 100": {"budget": 100.0},
     "the largest with a batch of 512 rollouts, but got --max-batch 200": {"max_batch": 200},
     r"3 n with 20 steps each \(at least 30.7k rollouts": {"budget": 2e4},
+    r"leave a final run of 20 steps \(10.2k rollouts at B_p = 16\).*--spend 0.99 leaves too little "
+    r"of 400k; lower --spend": {"budget": 4e5, "spend": 0.99},
 }
 
 

@@ -204,12 +204,17 @@ def _longest(
     length = limits.budget * limits.spend / (seeds * dear)
     sweep = Sweep(problems_per_batch=b_p, rollouts_per_problem=n, seeds=seeds,
                   rollouts_per_run=int(length), evaluated=limits.evaluated)  # fmt: skip
-    left = limits.budget * (1 - limits.spend) - limits.started_for(sweep)
     if limits.max_batch is not None and b_p * high > limits.max_batch:
         return None
-    if min(length, left / limits.each(b_p, high)) < LEAST_STEPS * b_p * high:
+    if length < LEAST_STEPS * b_p * high or not leaves_final(limits, sweep):
         return None
     return sweep
+
+
+def leaves_final(limits: Limits, sweep: Sweep) -> bool:
+    """Whether a sweep, its evaluations and all else before it leave a run of its largest n."""
+    n = sweep.rollouts_per_problem[-1]
+    return limits.final(sweep, n, limits.left(sweep)).steps(n) >= LEAST_STEPS
 
 
 def _none(limits: Limits, b_p: int) -> InputError:
@@ -226,6 +231,13 @@ def _none(limits: Limits, b_p: int) -> InputError:
             f"final run, but takes {compact(starts)} of {compact(left)}; raise --budget."
         )
     takes, bought = LEAST_STEPS * b_p * n[-1] * FEWEST_N, limits.budget / limits.each(b_p, n[-1])
+    if bought * limits.spend >= takes:
+        final = LEAST_STEPS * b_p * n[-1]
+        return InputError(
+            f"a sweep must leave a final run of {LEAST_STEPS} steps ({compact(final)} rollouts at "
+            f"B_p = {b_p}), but with its evaluations --spend {limits.spend:.3g} leaves too little "
+            f"of {compact(bought)}; lower --spend, or raise --budget."
+        )
     return InputError(
         f"a sweep needs {FEWEST_N} n with {LEAST_STEPS} steps each (at least {compact(takes)} "
         f"rollouts at B_p = {b_p}), but may spend {compact(bought * limits.spend)} "

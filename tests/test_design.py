@@ -269,6 +269,7 @@ def test_candidates_keep_to_the_limits() -> None:
     assert {s.problems_per_batch for s in candidates(poor, 32, 8, fixed=False)} == {8}
     assert starting_bp(32, None) == 32
     assert starting_bp(32, 20) == 16
+    assert (starting_bp(32, 1), starting_bp(4, 1)) == (8, 4)
 
 
 def test_less_to_spend_means_fewer_rollouts() -> None:
@@ -281,7 +282,7 @@ def test_less_to_spend_means_fewer_rollouts() -> None:
 
 BAD = {
     "a sweep must take more than 0%": {"spend": 1.5},
-    r"must fill a batch \(B_p = 16\), but got --problems 10": {"problems": 10},
+    r"must fill a batch \(B_p = 16\), but got 10; add problems, or lower": {"problems": 10},
     r"must hold 16 problems with n = 8 \(128 rollouts\), but got --max-batch": {"max_batch": 100},
     r"a budget must be at most 1e\+15 rollouts, but got 1e\+30": {"budget": 1e30},
     r"one update of 16 problems with n = 8 \(128 rollouts\), but got 100": {"budget": 100.0},
@@ -466,6 +467,19 @@ def test_what_the_prior_does_not_hold_is_said(monkeypatch: Any) -> None:
     _, d = design_sweep(APART, Asked(limits=far, draws=DRAWS, problems_per_batch=8))
     assert {one["code"] for one in d["notices"]} >= {"beyond_prior", "bp_of_prior"}
     assert d["sweep"]["problems_per_batch"] == 8
+    assert "Pass --problems-per-batch 16 for that B_p." in " ".join(map(str, d["notices"]))
+
+
+def test_a_smaller_batch_of_few_problems_is_said_on_the_screen(monkeypatch: Any) -> None:
+    monkeypatch.setattr(choose, "planned", lambda worlds, *_: np.zeros(len(worlds), int))
+    few = replace(LIMITS, problems=15)
+    _, d = design_sweep(APART, Asked(limits=few, draws=DRAWS, notices=(notice("prior_alone"),)))
+    assert "bp_of_prior" not in [one["code"] for one in d["notices"]]
+    text = "\n".join(design_lines(d))
+    assert "\nSet     B_p = 8, the most that 15 problems fill; the prior comes from B_p = 16." in text
+    assert "\n        --difficulty: it decides" in text
+    _, d = design_sweep(APART, Asked(limits=replace(LIMITS, budget=2e5), draws=DRAWS))
+    assert "Raise --budget or --spend for that B_p." in " ".join(map(str, d["notices"]))
 
 
 # ---- the command ----
@@ -599,8 +613,12 @@ COMPLAINTS = {
     "must be at least 4, but got '2'": ["--budget", "1M", "--draws", "2"],
     "must be at most 2,000, but got '2001'": ["--budget", "1M", "--draws", "2001"],
     "one update of 32 problems": ["--budget", "100"],
-    "the problems must fill a batch (B_p = 64), but got --problems 40": [
+    "must fill a batch (B_p = 64), but got 40; add problems, or lower --problems-per-batch.": [
         "--budget", "1M", "--problems", "40", "--problems-per-batch", "64"],
+    "must fill a batch (B_p = 8), but got 7; add problems.\n": [
+        "--budget", "1M", "--problems", "7"],
+    "must fill a batch (B_p = 8), but got 1; add problems.\n": [
+        "--budget", "1M", "--problems", "1", "-o", "s.yaml"],
     "a sweep needs 3 n": ["--budget", "20k"],
     "--validation needs problems to train on": [
         "--budget", "3M", "--validation", "x.jsonl", "-o", "s.yaml"],

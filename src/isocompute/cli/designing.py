@@ -146,12 +146,13 @@ def _check_file(options: Options, trainer: Trainer, problems: int | None) -> Non
     """
     from isocompute.allocation import Rates
     from isocompute.design import Sweep, write_study
-    from isocompute.design.candidates import starting_bp
+    from isocompute.design.candidates import check_problems, starting_bp
     from isocompute.design.prior import SHIPPED_BP, SHIPPED_N
     from isocompute.runner import planned_study
 
     # Any machines that divide a batch of the study divide the largest.
     b_p, n = starting_bp(options.problems_per_batch or SHIPPED_BP, problems), SHIPPED_N[-1]
+    check_problems(problems, b_p)
     probe = Sweep(problems_per_batch=b_p, rollouts_per_problem=(n,), seeds=1,
                   rollouts_per_run=b_p * n)  # fmt: skip
     with tempfile.TemporaryDirectory(prefix="isocompute-") as folder:

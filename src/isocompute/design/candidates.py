@@ -135,11 +135,7 @@ def check_limits(limits: Limits, b_p: int) -> None:
             "a sweep must take more than 0% and less than 100% of the budget, but got --spend "
             f"{limits.spend:.4g}; 15% is usual."
         )
-    if limits.problems is not None and limits.problems < b_p:
-        raise InputError(
-            f"the problems must fill a batch (B_p = {b_p}), but got --problems {limits.problems}; "
-            "add problems, or lower --problems-per-batch."
-        )
+    check_problems(limits.problems, b_p)
     if limits.max_batch is not None and limits.max_batch < smallest:
         raise InputError(
             f"a batch must hold {b_p} problems with n = {limits.n_F[0]} ({smallest} rollouts), but "
@@ -152,9 +148,24 @@ def check_limits(limits: Limits, b_p: int) -> None:
         )
 
 
+def check_problems(problems: int | None, b_p: int) -> None:
+    """Refuse problems that fill no batch.
+
+    Raises:
+        InputError: they are fewer than B_p.
+    """
+    if problems is not None and problems < b_p:
+        lower = ", or lower --problems-per-batch" if b_p > LEAST_BP else ""
+        raise InputError(
+            f"the problems (--problems, --train) must fill a batch (B_p = {b_p}), but got "
+            f"{problems}; add problems{lower}."
+        )
+
+
 def starting_bp(known: int, problems: int | None) -> int:
-    """B_p to begin with: that of the prior, or the largest power of two that D fills."""
-    return known if problems is None else min(known, floor_power_of_two(max(problems, 1)))
+    """B_p to begin with: that of the prior, or the largest power of two, from 8, that D fills."""
+    most = known if problems is None else floor_power_of_two(max(problems, LEAST_BP))
+    return min(known, most)
 
 
 def candidates(limits: Limits, b_p: int, guess: int, *, fixed: bool) -> list[Sweep]:

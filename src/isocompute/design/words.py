@@ -15,7 +15,8 @@ WIDTH, LINES = 80, 12
 _LABEL = 8  # columns of the names at the left
 _SEEN, _NO_ERROR = 0.005, 0.0005  # what rounds to 0% and to 0.000 is not printed
 # In lines of their own.
-_SAID = ("no_sweep", "passes_over_data", "stand_ins", "prior_alone", "difficulty_of_file")
+_SAID = ("no_sweep", "passes_over_data", "stand_ins", "prior_alone", "difficulty_of_file",
+         "bp_of_problems")  # fmt: skip
 # What speaks against the answer, gravest first: one stands right below it.
 _AGAINST = ("passes_beyond_prior", "problems_fewer_than_prior", "beyond_prior")
 
@@ -88,15 +89,18 @@ def _passes(d: Row) -> list[str]:
 
 
 def _set(d: Row) -> list[str]:
-    """Which difficulty was taken, or that none was."""
+    """B_p where few problems bound it; which difficulty was taken, or that none was."""
+    lines = list[str]()
     for one in d["notices"]:
+        if one["code"] == "bp_of_problems":
+            lines += _row("Set", one["text"])
         if one["code"] == "prior_alone":
             said = "--difficulty: it decides the best n (isocompute difficulty measures it)"
-            return _row("Set", said)
+            lines += _row("" if lines else "Set", said)
         if one["code"] == "difficulty_of_file":
             said = f"{d['difficulty']} difficulty, by --train's pass rates"
-            return _row("Set", f"{said}; --difficulty overrides")
-    return []
+            lines += _row("" if lines else "Set", f"{said}; --difficulty overrides")
+    return lines
 
 
 def _time(d: Row) -> list[str]:

@@ -249,7 +249,11 @@ TABLES: Mapping[str, Mapping[str, Template]] = {
             "Trust a sweep on yours (--sweep) more than this worth."),
         "bp_of_prior": _note(
             "The sweep uses B_p = {bp}, but the prior comes from B_p = {known}.",
-            "Raise --budget or --spend for the larger B_p."),
+            "{do} for that B_p."),
+        "bp_of_problems": _note(
+            "B_p = {bp}, the most that {problems} problems fill; the prior comes from B_p = "
+            "{known}.",
+            "Add problems."),
         "beyond_prior": _caution(
             "The budget is {times:.0f} times the longest run of the prior.",
             "Treat the worth as a guess; sweep a smaller budget first."),

@@ -1020,6 +1020,18 @@ def test_a_gain_that_may_be_a_loss_says_so() -> None:
     document["gain"]["interval"] = [-0.01, 0.05]
     line = next(line for line in advice_lines(document) if "gain" in line)
     assert line.endswith("over today's n = 128   (may be a loss)")
+    # A doubt is never dropped: other words give way, or it has a line of its own.
+    document["gain"] |= {"interval": [-0.043, 0.052], "rollouts_per_problem": 4096, "tested": False}
+    lines = advice_lines(document)
+    (line,) = [line for line in lines if line.startswith("  gain")]
+    assert line.endswith(" over n = 4096   (untested, may be a loss)")
+    assert len(line) <= 80
+    document["gain"]["problems_per_batch"] = 512
+    lines = advice_lines(document)
+    at = [line.startswith("  gain") for line in lines].index(True)
+    assert lines[at].endswith(" over today's n = 4096, B_p = 512")
+    assert lines[at + 1] == " " * 13 + "(untested, may be a loss)"
+    assert len(lines) <= 15
 
 
 def test_a_plan_of_todays_setting_says_so_once() -> None:

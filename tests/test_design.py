@@ -243,6 +243,8 @@ def test_an_older_study_stays_where_it_is() -> None:
     truth = world.truth(noise).score([1e6])[:, 0]
     assert worlds.problems_per_batch == 16
     assert worlds.at(1e6).mean(axis=0) == pytest.approx(truth, abs=0.01)
+    assert worlds.problems is None
+    assert worlds_of([c.replace(trained_on=500) for c in curves], "older", 4, 0).problems == 500
     with pytest.raises(InputError, match="at least 2 n at one B_p, but older has 1"):
         worlds_of([c for c in curves if c.rollouts_per_problem == 8], "older", 4, 0)
     level = [c.replace(score_K=np.full(len(c.score_K), 0.4)) for c in curves]

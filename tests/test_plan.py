@@ -635,6 +635,11 @@ def test_far_fewer_problems_than_the_sweep_had_are_said() -> None:
     for known in (2000, None):
         d = plan_budget(fit, AT, problems=500, trained_on=known).document
         assert "problems_fewer" not in codes(d)
+    # Then passes are those of the n chosen: a smaller one made more of them over more problems.
+    for known in (2001, 2000):
+        d = plan_budget(fit, AT / 3, problems=500, trained_on=known).document
+        assert d["passes_in_sweep"]["of_n"] < d["passes_over_data"] < d["passes_in_sweep"]["most"]
+        assert ("passes_over_data" in codes(d)) == (known > 2000)
 
 
 def test_the_published_sweep_had_6000_problems() -> None:

@@ -247,9 +247,12 @@ def passes_of(q: Question, a: Allocation) -> tuple[dict[str, Any], list[Notice]]
         most = max(x for _, x in over)
         seen = {"of_n": max((x for of, x in over if of == n), default=0.0), "most": most,
                 "problems": swept}  # fmt: skip
-    if passes > max(1.0, most):
+    few = bool(q.problems and swept and q.problems < swept / FEWER)
+    # Of far fewer problems the passes of a smaller n say nothing of this one.
+    known_passes = seen["of_n"] if few and seen else most
+    if passes > max(1.0, known_passes):
         notices.append(notice("passes_over_data", passes=passes, problems=problems))
-    if q.problems and swept and q.problems < swept / FEWER:
+    if few:
         notices.append(notice("problems_fewer", problems=q.problems, known=swept))
     return {"passes_over_data": passes, "passes_in_sweep": seen}, notices
 

@@ -408,6 +408,20 @@ def test_with_one_n_its_neighbours_are_candidates_an_octave_away() -> None:
     }  # fmt: skip
 
 
+def test_the_run_of_the_next_n_is_no_longer_than_the_plan_and_comes_first() -> None:
+    few = FEW._replace(rollouts=1e6)
+    fit = planted({(32, 32): (0.0, 0.0)}, surface=steep, notices=[few, ONE_SEED])
+    for of in (0.3, 1.0, 30.0):
+        d = plan_budget(fit, of * AT, study=None).document
+        first = checks(d)[0]
+        assert (first["settles"], first["do"]) == (
+            "one_or_two_n", "train 32 problems x 64 rollouts")  # fmt: skip
+        assert first["rollouts"] == min(of, 1.0) * 1e6
+    assumed = notice("steps_assumed")
+    (one, two, *_) = run_next([assumed, few], Configuration(32, 32), 1e6, study=None)
+    assert (one["settles"], two["settles"]) == ("steps_assumed", "one_or_two_n")
+
+
 def test_with_two_n_those_between_and_an_octave_beyond() -> None:
     fit = planted({(32, 16): (0.0, 0.0), (32, 128): (0.0, 0.0)}, surface=steep, notices=[FEW])
     d = plan_budget(fit, AT).document

@@ -222,7 +222,12 @@ def untested(fit: Reading, most: float = math.inf) -> Iterator[Notice]:
     Args:
         most: rollouts of one of them, where a plan needs no more.
     """
-    runs_J = np.asarray(fit.posterior.n_runs_J)
+    runs_J, n = np.asarray(fit.posterior.n_runs_J), fit.tested_n
+    if len(n) < ENOUGH_N:
+        apart = len(n) == 2 and n[1] >= 4 * n[0]
+        wanted = 2 ** round(np.log2(n[0] * n[-1]) / 2) if apart else 2 * n[-1]
+        other = Configuration(fit.configurations[0].problems_per_batch, int(wanted))
+        yield notice("one_or_two_n", which=n, wanted=wanted, trains=seeds(fit, [other], 1, most))
     if (runs_J == 1).all():
         of = leaders(fit)
         yield notice("seeds_missing", what="Every n has", spread="taken from other sweeps",
@@ -231,12 +236,6 @@ def untested(fit: Reading, most: float = math.inf) -> Iterator[Notice]:
         few = {c: r for c, r in zip(fit.configurations, runs_J, strict=True) if r < ENOUGH_N}
         trains = {c: seeds(fit, [c], ENOUGH_N - int(r), most)[c] for c, r in few.items()}
         yield notice("few_seeds", which=named(fit, list(few)), trains=trains)
-    n = fit.tested_n
-    if len(n) < ENOUGH_N:
-        apart = len(n) == 2 and n[1] >= 4 * n[0]
-        wanted = 2 ** round(np.log2(n[0] * n[-1]) / 2) if apart else 2 * n[-1]
-        other = Configuration(fit.configurations[0].problems_per_batch, int(wanted))
-        yield notice("one_or_two_n", which=n, wanted=wanted, trains=seeds(fit, [other], 1, most))
     if confounded(fit.configurations):
         two = [*leaders(fit)[:2], *fit.configurations][:2]
         again = [c._replace(problems_per_batch=2 * c.problems_per_batch) for c in two]

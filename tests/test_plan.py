@@ -498,6 +498,11 @@ def test_beyond_the_data_the_distance_is_named_and_intervals_are_widened() -> No
     assert far.endswith(
         "This plan is 12 times that, where intervals held in 9 of 10 simulated sweeps."
     )
+    # Where nobody ever checked, that weighs more than whose sweep it is.
+    other = notice("law_of_another_model", source="published:x", model="Q")
+    for times, reason in ((99, "Not your data"), (101, "All n were compared only up to")):
+        d = plan_budget(planted(), times * AT, notices=[other]).document
+        assert d["verdict"]["reason"].startswith(reason)
 
 
 @pytest.mark.parametrize(("slope", "times"), [(0.3, 2), (0.1, 4), (0.002, None)])

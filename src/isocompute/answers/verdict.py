@@ -41,9 +41,9 @@ ENOUGH_N = 3  # with fewer n, and with fewer runs of one, what others show says 
 
 # Of several cautions the one reason that is named: these first, those only where there is none.
 _WEIGHTIEST = {
-    "steps_assumed": -2,  # of it hangs every number
+    "steps_assumed": -2.0,  # of it hangs every number
     **dict.fromkeys(("one_or_two_n", "law_of_another_model", "extrapolated", "extrapolated_down",
-                    "split_untested"), -1),
+                    "split_untested"), -1.0),
 }
 _LIGHTEST = ("bp_untested", "anchor_assumed", "one_rate")
 # So many times beyond the budgets compared, and the share of plans of simulated sweeps whose 95%
@@ -51,9 +51,16 @@ _LIGHTEST = ("bp_untested", "anchor_assumed", "one_rate")
 HELD = ((10.0, ""), (30.0, "9 of 10"), (100.0, "4 of 5"))
 
 
-def by_weight(notices: Sequence[Notice]) -> list[Notice]:
-    """By level, and within a level what bears most on the choice first."""
+def by_weight(notices: Sequence[Notice], times: float = 1.0) -> list[Notice]:
+    """By level, and within a level what bears most on the choice first.
+
+    Args:
+        notices: of a plan.
+        times: how far it lies beyond the data; where nobody checked, that is the graver reason.
+    """
     weight = {**_WEIGHTIEST, **dict.fromkeys(_LIGHTEST, 1)}
+    if times > HELD[-1][0]:
+        weight["extrapolated"] -= 0.5
     return ordered(sorted(notices, key=lambda one: weight.get(one.code, 0)))
 
 

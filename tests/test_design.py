@@ -609,6 +609,8 @@ COMPLAINTS = {
     "but got --hours; add --gpus.": ["--hours", "8"],
     "must be given once, but got --budget and --hours": ["--budget", "1M", "--hours", "8"],
     "none is known for H100; add --rollouts-per-gpu-hour": ["--gpus", "8xH100", "--hours", "72"],
+    "a budget in GPU-hours needs the rollouts that a GPU trains on in an hour, but none is known; "
+    "add --rollouts-per-gpu-hour": ["--budget", "100gpuh", "--prior", "published:qwen2.5-7b-easy"],
     "must be 64xH100 or 64, but got 'H100'": ["--gpus", "H100"],
     "a budget in money needs `usd_per_gpu_hour`": ["--budget", "$50"],
     "the shipped sweeps hold avg@4, but got --metric best@4": [

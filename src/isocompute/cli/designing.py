@@ -69,6 +69,7 @@ def design(options: Options) -> int:
     if rates.rollouts_per_gpu_hour is None:
         notices += times_scaled(curves, gpus)
     price = priced(curves, rates, origin)
+    _check_hours(budget, price.rates)
     limits = Limits(
         budget=budget.amount, unit=budget.unit, price=price, spend=options.spend, n_F=worlds.n_F,
         max_batch=options.max_batch, problems=problems, evaluated=trainer.evaluated,
@@ -188,6 +189,18 @@ def _budget(options: Options) -> Budget:
             "timed."
         )
     return Budget(amount=count * options.hours, unit="gpu_hours")
+
+
+def _check_hours(budget: Budget, rates: Rates) -> None:
+    """Refuse GPU-hours and money where nobody knows what a rollout takes of them."""
+    said = {"gpu_hours": "GPU-hours", "usd": "money"}.get(budget.unit)
+    own_price = budget.unit == "gpu_hours" or rates.usd_per_gpu_hour is not None
+    if said and own_price and rates.rollouts_per_gpu_hour is None:
+        raise InputError(
+            f"a budget in {said} needs the rollouts that a GPU trains on in an hour, but none is "
+            "known; add --rollouts-per-gpu-hour (your last run: B_p x n x steps / GPUs / hours), "
+            "name a --prior whose runs were timed, or give the budget in rollouts."
+        )
 
 
 def _rates(options: Options, source: str | None) -> tuple[Rates, dict[str, str]]:

@@ -122,11 +122,16 @@ def test_no_sweep_is_the_answer_where_it_can_tell_nothing(monkeypatch: Any) -> N
     first = "No sweep: run 16 problems x 8 rollouts x 30,903 steps   (3.96M rollouts)"
     assert design_lines(d)[0] == first
     assert "As good" not in " ".join(design_lines(d))
-    # One answer: what was lost elsewhere is a figure, never a second advice.
-    others = documented([notice("prior_of_others", model="Q", guess=0.019, sweep=0.018)])
-    said = " ".join(" ".join(design_lines({**d, **others})).split())
-    assert "In worlds unlike Q's guesses lost 0.019, plans after sweeps 0.018. Better" in said
-    assert "hen sweep" not in said
+    # The prior is of another model: the answer does not sound surer than that.
+    others = documented([notice("prior_of_others", model="Qwen2.5-7B-Instruct", lost=0.018)])
+    assert design_lines({**d, **others})[1:3] == [
+        "Unsure  For a model unlike Qwen2.5-7B-Instruct guess and sweep were not told",
+        "        apart (both lost 0.018). A sweep tells which n is best for your model.",
+    ]
+    assert not any(line.startswith("Note") for line in design_lines({**d, **others}))
+    after = " ".join(design_lines({**d, **others, "answer": "sweep"}))
+    assert "Note    For a model unlike" in after
+    assert "Unsure" not in after
     paid = {**d["sweep"], "cost": {**d["sweep"]["cost"], "gpu_hours": 700.0, "usd": 1400.0}}
     said = " ".join(" ".join(design_lines({**d, "sweep": paid})).split())
     assert "with a sweep of n = " in said

@@ -20,7 +20,7 @@ from isocompute.allocation import Budget, Rates, parse_budget
 from isocompute.answers import Plan, advice_lines, plan_budget, plan_fixed_batch
 from isocompute.answers.around import around_source
 from isocompute.answers.backtest import Backtest
-from isocompute.answers.beside import lead_words, less_words, overtakes
+from isocompute.answers.beside import lead_words, less_words, overtakes, passes_words
 from isocompute.answers.fit import Fit, fit_sweep
 from isocompute.answers.plan import plan_from_source
 from isocompute.answers.prescribe import Question, _edges
@@ -956,6 +956,20 @@ def test_a_step_names_what_its_notice_trains() -> None:
         assert step["do"] == "train 4 problems x 64 rollouts"
         (step,) = run_next([one], Configuration(8, 32), 1e6)
         assert step["command"] == "isocompute run study.yaml grid.rollouts_per_problem=64"
+
+
+def test_one_of_a_thing_is_said_as_one() -> None:
+    d = {**plan_budget(planted(), AT).document, "problems_per_batch": 1, "steps": 1, "gain": None}
+    assert advice_lines(d)[0].startswith("Run: 1 problem x 32 rollouts x 1 step ")
+    one = {"notices": [{"code": "passes_over_data"}], "passes_over_data": 1.0, "steps": 1,
+           "problems_per_batch": 1}  # fmt: skip
+    assert passes_words(one) == "1.0 passes over 1 problem"
+    trains = {Configuration(1, 64): 1e4}
+    (step,) = run_next([notice("one_or_two_n", which=[16], wanted=64, trains=trains)],
+                       Configuration(1, 32), 1e6, study=None)  # fmt: skip
+    assert step["do"] == "train 1 problem x 64 rollouts"
+    said = notice("passes_over_data", passes=21.0, problems=1).text
+    assert said == "This budget takes 21 passes over 1 problem."
 
 
 def test_every_step_fits_a_line() -> None:

@@ -23,7 +23,7 @@ from isocompute.answers.claims import confounded
 from isocompute.answers.prescribe import Prescription, Question
 from isocompute.answers.price import per_rollout
 from isocompute.domain import Configuration, Notice, notice
-from isocompute.domain.text import compact, unit_words
+from isocompute.domain.text import compact, singular, unit_words
 from isocompute.errors import InputError
 from isocompute.model.prior import OCTAVES
 
@@ -263,7 +263,7 @@ def passes_words(d: Mapping[str, Any]) -> str:
         return ""
     passes, seen = d["passes_over_data"], d.get("passes_in_sweep")
     problems = d["steps"] * d["problems_per_batch"] / passes
-    text = f"{_times(passes)} passes over {compact(round(problems))} problems"
+    text = singular(f"{_times(passes)} passes over {compact(round(problems))} problems")
     if not seen:
         return text
     over = f" over {compact(seen['problems'])}" if seen["problems"] != round(problems) else ""

@@ -13,7 +13,7 @@ from isocompute.answers.reading import Reading
 from isocompute.answers.verdict import at_their_best, nearest_n, seeds
 from isocompute.domain import Configuration, Effort, Notice
 from isocompute.domain.notices import takes
-from isocompute.domain.text import compact, pasted
+from isocompute.domain.text import compact, pasted, singular
 from isocompute.lr_sweep import FACTORS, SHARE
 
 if TYPE_CHECKING:
@@ -188,8 +188,9 @@ def run_next(
         words |= {"to_bp": to_bp, "to_n": to_n}
         rollouts = sum(effort.values()) or None
         steps.append(
-            {"settles": code, "do": do.format(**words), "command": command.format(**words),
-             "rollouts": rollouts, "cost": price.cost(effort) if rollouts else None}
+            {"settles": code, "do": singular(do.format(**words)),
+             "command": command.format(**words), "rollouts": rollouts,
+             "cost": price.cost(effort) if rollouts else None}
         )  # fmt: skip
     # One n says nothing of another: however far the plan goes, the next n is the first to train.
     first = notices[0].code

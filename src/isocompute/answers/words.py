@@ -22,7 +22,7 @@ from isocompute.answers.steps import (
     wrapped,
 )
 from isocompute.domain import Configuration
-from isocompute.domain.text import compact
+from isocompute.domain.text import compact, singular
 from isocompute.errors import InputError
 from isocompute.trainers import key_lines
 
@@ -109,7 +109,8 @@ def others_words(d: Mapping[str, Any], more: int) -> str:
 
 def _run(d: Mapping[str, Any]) -> list[str]:
     n = f"{d['problems_per_batch']} problems x {d['rollouts_per_problem']} rollouts"
-    return wrapped(f"Run: {n} x {d['steps']:,} steps   ({compact(d['rollouts'])} rollouts)")
+    run = f"Run: {n} x {d['steps']:,} steps   ({compact(d['rollouts'])} rollouts)"
+    return wrapped(singular(run))
 
 
 def _rows(d: Mapping[str, Any]) -> list[str]:

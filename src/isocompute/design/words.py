@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from isocompute.answers.price import hours_words
-from isocompute.domain.text import compact
+from isocompute.domain.text import compact, singular
 
 Row = Mapping[str, Any]
 
@@ -33,7 +33,7 @@ def design_lines(d: Row, *, why: bool = False) -> list[str]:
 
 def _screen(d: Row, *, why: bool) -> list[str]:
     rows = {
-        "Answer": _answer(d), "Caution": _caution(d), "As good": _as_good(d),
+        "Answer": _answer(d), "Unsure": _unsure(d), "Caution": _caution(d), "As good": _as_good(d),
         "Cost": _cost_rows(d), "Worth": _row("Worth", _worth(d)), "Passes": _passes(d),
         "Set": _set(d), "Time": _time(d), "Note": [], "Do": _written(d),
     }  # fmt: skip
@@ -51,6 +51,8 @@ def _screen(d: Row, *, why: bool) -> list[str]:
     for name in ("Note", "Passes", "Time", "As good"):
         if len(lines()) > LINES:
             rows[name] = []
+    if len(lines()) > LINES:
+        rows["Unsure"] = _unsure(d, short=True)
     if not rows["Note"] and rows["Caution"] and (left := len(_others(d))):
         rows["Caution"] = _caution(d, f" ({left} more: --why)")
     return lines()
@@ -61,11 +63,24 @@ def _answer(d: Row) -> list[str]:
     if d["answer"] == "no_sweep":
         n, b_p = final["rollouts_per_problem"], final["problems_per_batch"]
         size = f"{b_p} problems x {n} rollouts x {final['steps']:,} steps"
-        return [f"No sweep: run {size}   ({compact(final['rollouts'])} rollouts)"]
+        return [singular(f"No sweep: run {size}   ({compact(final['rollouts'])} rollouts)")]
     listed = ", ".join(map(str, sweep["rollouts_per_problem"]))
     seeds = f"{sweep['seeds']} seed{'s' * (sweep['seeds'] > 1)}"
     runs = f"n = {listed}, B_p = {sweep['problems_per_batch']}, {seeds}"
     return _row("Sweep", f"{runs}, up to {compact(sweep['rollouts_per_run'])} rollouts each")
+
+
+def _unsure(d: Row, *, short: bool = False) -> list[str]:
+    """That "no sweep" is an answer for a model like the prior's."""
+    said = [one for one in d["notices"] if _is_unsure(d, one)]
+    text = [f"{one['text']} {one['remedy']}" for one in said]
+    if short:
+        text = ["of a model unlike the prior's: a sweep tells which n is its best"] * len(said)
+    return _row("Unsure", text[0]) if text else []
+
+
+def _is_unsure(d: Row, one: Row) -> bool:
+    return bool(d["answer"] == "no_sweep" and one["code"] == "prior_of_others")
 
 
 def _cost_rows(d: Row) -> list[str]:
@@ -159,7 +174,8 @@ def _command(name: str, command: str, aside: str) -> list[str]:
 def _others(d: Row) -> list[Row]:
     """The notices that no other line says, cautions first."""
     against = _against(d)
-    notes = [one for one in d["notices"] if one["code"] not in _SAID and one is not against]
+    notes = [one for one in d["notices"]
+             if one["code"] not in _SAID and one is not against and not _is_unsure(d, one)]
     return sorted(notes, key=lambda one: one["level"] != "caution")
 
 

@@ -129,6 +129,12 @@ def test_no_sweep_is_the_answer_where_it_can_tell_nothing(monkeypatch: Any) -> N
         "        apart (both lost 0.018). A sweep tells which n is best for your model.",
     ]
     assert not any(line.startswith("Note") for line in design_lines({**d, **others}))
+    full = {**d, **others, "study": "s.yaml", "written": "run", "engine": "trl", "time": "1 min",
+            "lacks": "do this", "lr_sweep": d["sweep"]}  # fmt: skip
+    full["notices"] = [*full["notices"], *documented([notice("prior_alone"), notice(
+        "passes_beyond_prior", passes=23, problems=500, known=2.6, n=256)])["notices"]]  # fmt: skip
+    assert "Unsure  for a model unlike the prior's; a sweep tells which n is best there" in (
+        design_lines(full))  # fmt: skip
     after = " ".join(design_lines({**d, **others, "answer": "sweep"}))
     assert "Note    For a model unlike" in after
     assert "Unsure" not in after

@@ -193,7 +193,7 @@ def run_next(
              "cost": price.cost(effort) if rollouts else None}
         )  # fmt: skip
     # One n says nothing of another: however far the plan goes, the next n is the first to train.
-    first = notices[0].code
+    first = notices[0].code if notices else ""
     if "one_or_two_n" in there and first != "steps_assumed":
         first = "one_or_two_n"
     return sorted(steps, key=lambda step: step["settles"] != first)

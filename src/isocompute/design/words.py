@@ -33,7 +33,7 @@ def design_lines(d: Row, *, why: bool = False) -> list[str]:
 
 def _screen(d: Row, *, why: bool) -> list[str]:
     rows = {
-        "Answer": _answer(d), "Unsure": _unsure(d), "Caution": _caution(d), "As good": _as_good(d),
+        "Answer": _answer(d), "Caution": _caution(d), "Unsure": _unsure(d), "As good": _as_good(d),
         "Cost": _cost_rows(d), "Worth": _row("Worth", _worth(d)), "Passes": _passes(d),
         "Set": _set(d), "Time": _time(d), "Note": [], "Do": _written(d),
     }  # fmt: skip
@@ -51,10 +51,10 @@ def _screen(d: Row, *, why: bool) -> list[str]:
     for name in ("Note", "Passes", "Time", "As good"):
         if len(lines()) > LINES:
             rows[name] = []
-    if len(lines()) > LINES:
-        rows["Unsure"] = _unsure(d, short=True)
     if not rows["Note"] and rows["Caution"] and (left := len(_others(d))):
         rows["Caution"] = _caution(d, f" ({left} more: --why)")
+    if len(lines()) > LINES:
+        rows["Unsure"] = _unsure(d, short=True)
     return lines()
 
 
@@ -75,7 +75,7 @@ def _unsure(d: Row, *, short: bool = False) -> list[str]:
     said = [one for one in d["notices"] if _is_unsure(d, one)]
     text = [f"{one['text']} {one['remedy']}" for one in said]
     if short:
-        text = ["of a model unlike the prior's: a sweep tells which n is its best"] * len(said)
+        text = ["for a model unlike the prior's; a sweep tells which n is best there"] * len(said)
     return _row("Unsure", text[0]) if text else []
 
 

@@ -87,7 +87,7 @@ class Price:
             InputError: it is nothing.
         """
         start, unit = self.started(budget.unit), unit_words(budget.unit.replace("_", "-"))
-        if start >= budget.amount:
+        if 0 < budget.amount <= start:
             raise InputError(
                 f"a budget must pay for the start of its run ({compact(start)} {unit}), but got "
                 f"{compact(budget.amount)}; raise it."

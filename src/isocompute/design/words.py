@@ -35,7 +35,7 @@ def _screen(d: Row, *, why: bool) -> list[str]:
     rows = {
         "Answer": _answer(d), "Caution": _caution(d), "Unsure": _unsure(d), "As good": _as_good(d),
         "Cost": _cost_rows(d), "Worth": _row("Worth", _worth(d)), "Passes": _passes(d),
-        "Set": _set(d), "Time": _time(d), "Note": [], "Do": _written(d),
+        "Batch": _batch(d), "Set": _set(d), "Time": _time(d), "Note": [], "Do": _written(d),
     }  # fmt: skip
 
     def lines() -> list[str]:
@@ -53,8 +53,11 @@ def _screen(d: Row, *, why: bool) -> list[str]:
             rows[name] = []
     if not rows["Note"] and rows["Caution"] and (left := len(_others(d))):
         rows["Caution"] = _caution(d, f" ({left} more: --why)")
-    if len(lines()) > LINES:
-        rows["Unsure"] = _unsure(d, short=True)
+    # In the order in which they give way.
+    last = {"Unsure": _unsure(d, short=True), "Set": [], "Caution": _caution(d)}
+    for name, shorter in last.items():
+        if len(lines()) > LINES:
+            rows[name] = shorter
     return lines()
 
 
@@ -103,19 +106,22 @@ def _passes(d: Row) -> list[str]:
     return _row("Passes", f"over your problems: {compact(final_passes)} in the final run{swept}")
 
 
+def _batch(d: Row) -> list[str]:
+    """B_p, where few problems bound it."""
+    said = [one["text"] for one in d["notices"] if one["code"] == "bp_of_problems"]
+    return _row("Batch", said[0]) if said else []
+
+
 def _set(d: Row) -> list[str]:
-    """B_p where few problems bound it; which difficulty was taken, or that none was."""
-    lines = list[str]()
+    """Which difficulty was taken, or that none was."""
     for one in d["notices"]:
-        if one["code"] == "bp_of_problems":
-            lines += _row("Set", one["text"])
         if one["code"] == "prior_alone":
             said = "--difficulty: it decides the best n (isocompute difficulty measures it)"
-            lines += _row("" if lines else "Set", said)
+            return _row("Set", said)
         if one["code"] == "difficulty_of_file":
             said = f"{d['difficulty']} difficulty, by --train's pass rates"
-            lines += _row("" if lines else "Set", f"{said}; --difficulty overrides")
-    return lines
+            return _row("Set", f"{said}; --difficulty overrides")
+    return []
 
 
 def _time(d: Row) -> list[str]:

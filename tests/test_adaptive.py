@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 from fake_posterior import FakePosterior
+from isocompute.cli.commands import _thawed
 from isocompute.design.adaptive import _rounded, look_at, next_look
 from isocompute.design.decider import decider
 from isocompute.domain import Configuration
@@ -366,6 +367,21 @@ def test_a_frozen_n_is_thawed_to_the_end(tmp_path):
         # It continued from its checkpoint: no update was made twice.
         assert store.accounting().wasted_rollouts == 0
     assert run_study(study, tmp_path, workers=0, settings=FAST, decide=SCRIPT, thaw=True).done == 2
+
+
+def test_a_dry_run_says_what_it_would_thaw(tmp_path):
+    folder, study = tmp_path / "s", adaptive_study()
+    assert _thawed(study, folder, None) == []
+    assert _thawed(study, folder, True) == ["Would thaw nothing: no n is frozen."]
+    run_study(study, folder, workers=0, settings=FAST, decide=SCRIPT)
+    before = reached(folder)
+    assert _thawed(study, folder, [2]) == _thawed(study, folder, True) == [
+        "Would thaw n = 2, to its end."]  # fmt: skip
+    with pytest.raises(InputError, match=r"must name frozen n \(2\), but got 4; name"):
+        _thawed(study, folder, [4])
+    with pytest.raises(InputError, match="only an adaptive study has decisions"):
+        _thawed(small_study(), folder, True)
+    assert reached(folder) == before
 
 
 def test_what_was_decided_is_read_not_decided_again(tmp_path):

@@ -398,6 +398,8 @@ def test_what_was_not_tested_is_said(rng) -> None:
     assert "Train n = 16 once" in said.remedy or "Train n = 32 once" in said.remedy
     (said,) = [n for n in fit_of(rng, [(32, 16)]).notices if n.code == "one_or_two_n"]
     assert "n = 32 once" in said.remedy
+    alone = [n.code for n in fit_of(rng, [(32, 16)], runs=1).notices]
+    assert alone.index("one_or_two_n") < alone.index("seeds_missing")  # it costs half of them
     assert two.verdict.level == "caution"
 
 

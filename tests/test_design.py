@@ -122,11 +122,22 @@ def test_no_sweep_is_the_answer_where_it_can_tell_nothing(monkeypatch: Any) -> N
     first = "No sweep: run 16 problems x 8 rollouts x 30,903 steps   (3.96M rollouts)"
     assert design_lines(d)[0] == first
     assert "As good" not in " ".join(design_lines(d))
-    # One answer: what was lost elsewhere is a figure, never a second advice.
-    others = documented([notice("prior_of_others", model="Q", guess=0.019, sweep=0.018)])
-    said = " ".join(" ".join(design_lines({**d, **others})).split())
-    assert "In worlds unlike Q's guesses lost 0.019, plans after sweeps 0.018. Better" in said
-    assert "hen sweep" not in said
+    # The prior is of another model: the answer does not sound surer than that.
+    others = documented([notice("prior_of_others", model="Qwen2.5-7B-Instruct", lost=0.018)])
+    assert design_lines({**d, **others})[1:3] == [
+        "Unsure  For a model unlike Qwen2.5-7B-Instruct guess and sweep were not told",
+        "        apart (both lost 0.018). A sweep tells which n is best for your model.",
+    ]
+    assert not any(line.startswith("Note") for line in design_lines({**d, **others}))
+    full = {**d, **others, "study": "s.yaml", "written": "run", "engine": "trl", "time": "1 min",
+            "lacks": "do this", "lr_sweep": d["sweep"]}  # fmt: skip
+    full["notices"] = [*full["notices"], *documented([notice("prior_alone"), notice(
+        "passes_beyond_prior", passes=23, problems=500, known=2.6, n=256)])["notices"]]  # fmt: skip
+    assert "Unsure  for a model unlike the prior's; a sweep tells which n is best there" in (
+        design_lines(full))  # fmt: skip
+    after = " ".join(design_lines({**d, **others, "answer": "sweep"}))
+    assert "Note    For a model unlike" in after
+    assert "Unsure" not in after
     paid = {**d["sweep"], "cost": {**d["sweep"]["cost"], "gpu_hours": 700.0, "usd": 1400.0}}
     said = " ".join(" ".join(design_lines({**d, "sweep": paid})).split())
     assert "with a sweep of n = " in said
@@ -243,6 +254,8 @@ def test_an_older_study_stays_where_it_is() -> None:
     truth = world.truth(noise).score([1e6])[:, 0]
     assert worlds.problems_per_batch == 16
     assert worlds.at(1e6).mean(axis=0) == pytest.approx(truth, abs=0.01)
+    assert worlds.problems is None
+    assert worlds_of([c.replace(trained_on=500) for c in curves], "older", 4, 0).problems == 500
     with pytest.raises(InputError, match="at least 2 n at one B_p, but older has 1"):
         worlds_of([c for c in curves if c.rollouts_per_problem == 8], "older", 4, 0)
     level = [c.replace(score_K=np.full(len(c.score_K), 0.4)) for c in curves]
@@ -259,12 +272,17 @@ def test_candidates_keep_to_the_limits() -> None:
     for sweep in every:
         assert sweep.rollouts <= 0.15 * 4e6
         assert sweep.steps(sweep.rollouts_per_problem[-1]) >= 20
+    greedy = Limits(budget=8e5, spend=0.8, n_F=N)
+    for sweep in candidates(greedy, 8, 64, fixed=True):  # evaluations are paid for, too
+        n = sweep.rollouts_per_problem[-1]
+        assert greedy.final(sweep, n, greedy.left(sweep)).steps(n) >= 20
     narrow = Limits(budget=4e6, spend=0.15, n_F=N, max_batch=1024)
     assert max(s.rollouts_per_problem[-1] for s in candidates(narrow, 32, 64, fixed=False)) == 32
     poor = Limits(budget=2e5, spend=0.15, n_F=N)
     assert {s.problems_per_batch for s in candidates(poor, 32, 8, fixed=False)} == {8}
     assert starting_bp(32, None) == 32
     assert starting_bp(32, 20) == 16
+    assert (starting_bp(32, 1), starting_bp(4, 1)) == (8, 4)
 
 
 def test_less_to_spend_means_fewer_rollouts() -> None:
@@ -277,12 +295,14 @@ def test_less_to_spend_means_fewer_rollouts() -> None:
 
 BAD = {
     "a sweep must take more than 0%": {"spend": 1.5},
-    r"must fill a batch \(B_p = 16\), but got --problems 10": {"problems": 10},
+    r"must fill a batch \(B_p = 16\), but got 10; add problems, or lower": {"problems": 10},
     r"must hold 16 problems with n = 8 \(128 rollouts\), but got --max-batch": {"max_batch": 100},
     r"a budget must be at most 1e\+15 rollouts, but got 1e\+30": {"budget": 1e30},
     r"one update of 16 problems with n = 8 \(128 rollouts\), but got 100": {"budget": 100.0},
     "the largest with a batch of 512 rollouts, but got --max-batch 200": {"max_batch": 200},
     r"3 n with 20 steps each \(at least 30.7k rollouts": {"budget": 2e4},
+    r"leave a final run of 20 steps \(10.2k rollouts at B_p = 16\).*--spend 0.99 leaves too little "
+    r"of 400k; lower --spend": {"budget": 4e5, "spend": 0.99},
 }
 
 
@@ -460,6 +480,21 @@ def test_what_the_prior_does_not_hold_is_said(monkeypatch: Any) -> None:
     _, d = design_sweep(APART, Asked(limits=far, draws=DRAWS, problems_per_batch=8))
     assert {one["code"] for one in d["notices"]} >= {"beyond_prior", "bp_of_prior"}
     assert d["sweep"]["problems_per_batch"] == 8
+    assert "Pass --problems-per-batch 16 for that B_p." in " ".join(map(str, d["notices"]))
+
+
+def test_a_smaller_batch_of_few_problems_is_said_on_the_screen(monkeypatch: Any) -> None:
+    monkeypatch.setattr(choose, "planned", lambda worlds, *_: np.zeros(len(worlds), int))
+    few = replace(LIMITS, problems=15)
+    _, d = design_sweep(APART, Asked(limits=few, draws=DRAWS, notices=(notice("prior_alone"),)))
+    assert "bp_of_prior" not in [one["code"] for one in d["notices"]]
+    text = "\n".join(design_lines(d))
+    batch = "Batch   B_p = 8, the most that 15 problems fill; the prior comes from B_p = 16."
+    assert f"\n{batch}\n" in text
+    assert "\nSet     --difficulty: it decides" in text
+    poor = replace(LIMITS, budget=2e5)
+    _, d = design_sweep(APART, Asked(limits=poor, draws=DRAWS))
+    assert "Raise --budget or --spend for that B_p." in " ".join(map(str, d["notices"]))
 
 
 # ---- the command ----
@@ -586,6 +621,8 @@ COMPLAINTS = {
     "but got --hours; add --gpus.": ["--hours", "8"],
     "must be given once, but got --budget and --hours": ["--budget", "1M", "--hours", "8"],
     "none is known for H100; add --rollouts-per-gpu-hour": ["--gpus", "8xH100", "--hours", "72"],
+    "a budget in GPU-hours needs the rollouts that a GPU trains on in an hour, but none is known; "
+    "add --rollouts-per-gpu-hour": ["--budget", "100gpuh", "--prior", "published:qwen2.5-7b-easy"],
     "must be 64xH100 or 64, but got 'H100'": ["--gpus", "H100"],
     "a budget in money needs `usd_per_gpu_hour`": ["--budget", "$50"],
     "the shipped sweeps hold avg@4, but got --metric best@4": [
@@ -593,8 +630,12 @@ COMPLAINTS = {
     "must be at least 4, but got '2'": ["--budget", "1M", "--draws", "2"],
     "must be at most 2,000, but got '2001'": ["--budget", "1M", "--draws", "2001"],
     "one update of 32 problems": ["--budget", "100"],
-    "the problems must fill a batch (B_p = 64), but got --problems 40": [
+    "must fill a batch (B_p = 64), but got 40; add problems, or lower --problems-per-batch.": [
         "--budget", "1M", "--problems", "40", "--problems-per-batch", "64"],
+    "must fill a batch (B_p = 8), but got 7; add problems.\n": [
+        "--budget", "1M", "--problems", "7"],
+    "must fill a batch (B_p = 8), but got 1; add problems.\n": [
+        "--budget", "1M", "--problems", "1", "-o", "s.yaml"],
     "a sweep needs 3 n": ["--budget", "20k"],
     "--validation needs problems to train on": [
         "--budget", "3M", "--validation", "x.jsonl", "-o", "s.yaml"],

@@ -79,8 +79,16 @@ def test_a_grid_is_a_source(capsys):
     assert {c.split for c in trained} == {"train"}
     assert len(trained) == len(both.train) == len(both.curves)
     assert curves[0].tokens_K[-1] > curves[0].rollouts_K[-1]
+    assert {c.trained_on for c in (*curves, *both.train)} == {500}
     assert main(["fit", "grid:hard"]) == 0
     assert "avg@4" in capsys.readouterr().out
+
+
+def test_a_plan_from_a_grid_warns_of_few_problems_and_many_passes(capsys):
+    assert main(["plan", "grid:hard", "--budget", "2e6", "--problems", "50", "--why"]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "data 625 passes over 50 problems; so far n = 64 made 131 over 500" in said
+    assert "50 problems are far fewer than the sweep's 500; smaller n may win." in said
 
 
 def test_unknown_grids_are_told_the_known_ones(capsys):

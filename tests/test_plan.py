@@ -20,7 +20,7 @@ from isocompute.allocation import Budget, Rates, parse_budget
 from isocompute.answers import Plan, advice_lines, plan_budget, plan_fixed_batch
 from isocompute.answers.around import around_source
 from isocompute.answers.backtest import Backtest
-from isocompute.answers.beside import lead_words, less_words, overtakes
+from isocompute.answers.beside import lead_words, less_words, overtakes, passes_words
 from isocompute.answers.fit import Fit, fit_sweep
 from isocompute.answers.plan import plan_from_source
 from isocompute.answers.prescribe import Question, _edges
@@ -408,6 +408,20 @@ def test_with_one_n_its_neighbours_are_candidates_an_octave_away() -> None:
     }  # fmt: skip
 
 
+def test_the_run_of_the_next_n_is_no_longer_than_the_plan_and_comes_first() -> None:
+    few = FEW._replace(rollouts=1e6)
+    fit = planted({(32, 32): (0.0, 0.0)}, surface=steep, notices=[few, ONE_SEED])
+    for of in (0.3, 1.0, 30.0):
+        d = plan_budget(fit, of * AT, study=None).document
+        first = checks(d)[0]
+        assert (first["settles"], first["do"]) == (
+            "one_or_two_n", "train 32 problems x 64 rollouts")  # fmt: skip
+        assert first["rollouts"] == min(of, 1.0) * 1e6
+    assumed = notice("steps_assumed")
+    (one, two, *_) = run_next([assumed, few], Configuration(32, 32), 1e6, study=None)
+    assert (one["settles"], two["settles"]) == ("steps_assumed", "one_or_two_n")
+
+
 def test_with_two_n_those_between_and_an_octave_beyond() -> None:
     fit = planted({(32, 16): (0.0, 0.0), (32, 128): (0.0, 0.0)}, surface=steep, notices=[FEW])
     d = plan_budget(fit, AT).document
@@ -484,6 +498,11 @@ def test_beyond_the_data_the_distance_is_named_and_intervals_are_widened() -> No
     assert far.endswith(
         "This plan is 12 times that, where intervals held in 9 of 10 simulated sweeps."
     )
+    # Where nobody ever checked, that weighs more than whose sweep it is.
+    other = notice("law_of_another_model", source="published:x", model="Q")
+    for times, reason in ((99, "Not your data"), (101, "All n were compared only up to")):
+        d = plan_budget(planted(), times * AT, notices=[other]).document
+        assert d["verdict"]["reason"].startswith(reason)
 
 
 @pytest.mark.parametrize(("slope", "times"), [(0.3, 2), (0.1, 4), (0.002, None)])
@@ -635,6 +654,11 @@ def test_far_fewer_problems_than_the_sweep_had_are_said() -> None:
     for known in (2000, None):
         d = plan_budget(fit, AT, problems=500, trained_on=known).document
         assert "problems_fewer" not in codes(d)
+    # Then passes are those of the n chosen: a smaller one made more of them over more problems.
+    for known in (2001, 2000):
+        d = plan_budget(fit, AT / 3, problems=500, trained_on=known).document
+        assert d["passes_in_sweep"]["of_n"] < d["passes_over_data"] < d["passes_in_sweep"]["most"]
+        assert ("passes_over_data" in codes(d)) == (known > 2000)
 
 
 def test_the_published_sweep_had_6000_problems() -> None:
@@ -934,6 +958,20 @@ def test_a_step_names_what_its_notice_trains() -> None:
         assert step["command"] == "isocompute run study.yaml grid.rollouts_per_problem=64"
 
 
+def test_one_of_a_thing_is_said_as_one() -> None:
+    d = {**plan_budget(planted(), AT).document, "problems_per_batch": 1, "steps": 1, "gain": None}
+    assert advice_lines(d)[0].startswith("Run: 1 problem x 32 rollouts x 1 step ")
+    one = {"notices": [{"code": "passes_over_data"}], "passes_over_data": 1.0, "steps": 1,
+           "problems_per_batch": 1}  # fmt: skip
+    assert passes_words(one) == "1.0 passes over 1 problem"
+    trains = {Configuration(1, 64): 1e4}
+    (step,) = run_next([notice("one_or_two_n", which=[16], wanted=64, trains=trains)],
+                       Configuration(1, 32), 1e6, study=None)  # fmt: skip
+    assert step["do"] == "train 1 problem x 64 rollouts"
+    said = notice("passes_over_data", passes=21.0, problems=1).text
+    assert said == "This budget takes 21 passes over 1 problem."
+
+
 def test_every_step_fits_a_line() -> None:
     trains = {Configuration(2048, 2048): 0.0}
     every = [notice(code, trains=trains, **dict.fromkeys(NOTICES[code].fields, 1))
@@ -1020,6 +1058,18 @@ def test_a_gain_that_may_be_a_loss_says_so() -> None:
     document["gain"]["interval"] = [-0.01, 0.05]
     line = next(line for line in advice_lines(document) if "gain" in line)
     assert line.endswith("over today's n = 128   (may be a loss)")
+    # A doubt is never dropped: other words give way, or it has a line of its own.
+    document["gain"] |= {"interval": [-0.043, 0.052], "rollouts_per_problem": 4096, "tested": False}
+    lines = advice_lines(document)
+    (line,) = [line for line in lines if line.startswith("  gain")]
+    assert line.endswith(" over n = 4096   (untested, may be a loss)")
+    assert len(line) <= 80
+    document["gain"]["problems_per_batch"] = 512
+    lines = advice_lines(document)
+    at = [line.startswith("  gain") for line in lines].index(True)
+    assert lines[at].endswith(" over today's n = 4096, B_p = 512")
+    assert lines[at + 1] == " " * 13 + "(untested, may be a loss)"
+    assert len(lines) <= 15
 
 
 def test_a_plan_of_todays_setting_says_so_once() -> None:

@@ -23,7 +23,7 @@ from isocompute.answers.claims import confounded
 from isocompute.answers.prescribe import Prescription, Question
 from isocompute.answers.price import per_rollout
 from isocompute.domain import Configuration, Notice, notice
-from isocompute.domain.text import compact, unit_words
+from isocompute.domain.text import compact, singular, unit_words
 from isocompute.errors import InputError
 from isocompute.model.prior import OCTAVES
 
@@ -247,9 +247,12 @@ def passes_of(q: Question, a: Allocation) -> tuple[dict[str, Any], list[Notice]]
         most = max(x for _, x in over)
         seen = {"of_n": max((x for of, x in over if of == n), default=0.0), "most": most,
                 "problems": swept}  # fmt: skip
-    if passes > max(1.0, most):
+    few = bool(q.problems and swept and q.problems < swept / FEWER)
+    # Of far fewer problems the passes of a smaller n say nothing of this one.
+    known_passes = seen["of_n"] if few and seen else most
+    if passes > max(1.0, known_passes):
         notices.append(notice("passes_over_data", passes=passes, problems=problems))
-    if q.problems and swept and q.problems < swept / FEWER:
+    if few:
         notices.append(notice("problems_fewer", problems=q.problems, known=swept))
     return {"passes_over_data": passes, "passes_in_sweep": seen}, notices
 
@@ -260,7 +263,7 @@ def passes_words(d: Mapping[str, Any]) -> str:
         return ""
     passes, seen = d["passes_over_data"], d.get("passes_in_sweep")
     problems = d["steps"] * d["problems_per_batch"] / passes
-    text = f"{_times(passes)} passes over {compact(round(problems))} problems"
+    text = singular(f"{_times(passes)} passes over {compact(round(problems))} problems")
     if not seen:
         return text
     over = f" over {compact(seen['problems'])}" if seen["problems"] != round(problems) else ""

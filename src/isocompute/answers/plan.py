@@ -271,7 +271,7 @@ def _answer(q: Question) -> Plan:
     # What a check of the sweep need not cost, where the plan ends before it.
     less = {one.code: one for one in untested(fit, bought)}
     of_fit = [less.get(one.code, one) for one in fit.notices if one.code not in OF_ITS_END]
-    notices = by_weight([*own, *of_fit])
+    notices = by_weight([*own, *of_fit], times)
     contended = [n for n in found.answers["confidence_set"] if n in fit.tested_n]
     # What nobody trained has no run to go on with, nor a first seed.
     near = nearest(fit, contended or fit.tested_n, chosen, q.x)

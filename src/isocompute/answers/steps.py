@@ -13,7 +13,7 @@ from isocompute.answers.reading import Reading
 from isocompute.answers.verdict import at_their_best, nearest_n, seeds
 from isocompute.domain import Configuration, Effort, Notice
 from isocompute.domain.notices import takes
-from isocompute.domain.text import compact, pasted
+from isocompute.domain.text import compact, pasted, singular
 from isocompute.lr_sweep import FACTORS, SHARE
 
 if TYPE_CHECKING:
@@ -111,7 +111,8 @@ def steps_take(
     out: dict[str, Effort] = {"law_of_another_model": {chosen: SPEND * bought}}
     if settles is not None:
         tried = chosen._replace(rollouts_per_problem=settles)
-        out |= {one.code: {tried: one.rollouts} for one in fit.notices
+        most = min(bought, q.rollouts(tried))
+        out |= {one.code: {tried: min(one.rollouts, most)} for one in fit.notices
                 if one.code == "one_or_two_n" and one.rollouts}  # fmt: skip
     if q.study is None:
         out["anchor_assumed"] = {chosen: 2 * reach / 4}  # half and twice the rate, a quarter as far
@@ -187,10 +188,15 @@ def run_next(
         words |= {"to_bp": to_bp, "to_n": to_n}
         rollouts = sum(effort.values()) or None
         steps.append(
-            {"settles": code, "do": do.format(**words), "command": command.format(**words),
-             "rollouts": rollouts, "cost": price.cost(effort) if rollouts else None}
+            {"settles": code, "do": singular(do.format(**words)),
+             "command": command.format(**words), "rollouts": rollouts,
+             "cost": price.cost(effort) if rollouts else None}
         )  # fmt: skip
-    return sorted(steps, key=lambda step: step["settles"] != notices[0].code)
+    # One n says nothing of another: however far the plan goes, the next n is the first to train.
+    first = notices[0].code if notices else ""
+    if "one_or_two_n" in there and first != "steps_assumed":
+        first = "one_or_two_n"
+    return sorted(steps, key=lambda step: step["settles"] != first)
 
 
 def in_full(step: Mapping[str, Any]) -> str:

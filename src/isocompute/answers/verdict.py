@@ -41,9 +41,9 @@ ENOUGH_N = 3  # with fewer n, and with fewer runs of one, what others show says 
 
 # Of several cautions the one reason that is named: these first, those only where there is none.
 _WEIGHTIEST = {
-    "steps_assumed": -2,  # of it hangs every number
+    "steps_assumed": -2.0,  # of it hangs every number
     **dict.fromkeys(("one_or_two_n", "law_of_another_model", "extrapolated", "extrapolated_down",
-                    "split_untested"), -1),
+                    "split_untested"), -1.0),
 }
 _LIGHTEST = ("bp_untested", "anchor_assumed", "one_rate")
 # So many times beyond the budgets compared, and the share of plans of simulated sweeps whose 95%
@@ -51,9 +51,16 @@ _LIGHTEST = ("bp_untested", "anchor_assumed", "one_rate")
 HELD = ((10.0, ""), (30.0, "9 of 10"), (100.0, "4 of 5"))
 
 
-def by_weight(notices: Sequence[Notice]) -> list[Notice]:
-    """By level, and within a level what bears most on the choice first."""
+def by_weight(notices: Sequence[Notice], times: float = 1.0) -> list[Notice]:
+    """By level, and within a level what bears most on the choice first.
+
+    Args:
+        notices: of a plan.
+        times: how far it lies beyond the data; where nobody checked, that is the graver reason.
+    """
     weight = {**_WEIGHTIEST, **dict.fromkeys(_LIGHTEST, 1)}
+    if times > HELD[-1][0]:
+        weight["extrapolated"] -= 0.5
     return ordered(sorted(notices, key=lambda one: weight.get(one.code, 0)))
 
 
@@ -222,7 +229,12 @@ def untested(fit: Reading, most: float = math.inf) -> Iterator[Notice]:
     Args:
         most: rollouts of one of them, where a plan needs no more.
     """
-    runs_J = np.asarray(fit.posterior.n_runs_J)
+    runs_J, n = np.asarray(fit.posterior.n_runs_J), fit.tested_n
+    if len(n) < ENOUGH_N:
+        apart = len(n) == 2 and n[1] >= 4 * n[0]
+        wanted = 2 ** round(np.log2(n[0] * n[-1]) / 2) if apart else 2 * n[-1]
+        other = Configuration(fit.configurations[0].problems_per_batch, int(wanted))
+        yield notice("one_or_two_n", which=n, wanted=wanted, trains=seeds(fit, [other], 1, most))
     if (runs_J == 1).all():
         of = leaders(fit)
         yield notice("seeds_missing", what="Every n has", spread="taken from other sweeps",
@@ -231,12 +243,6 @@ def untested(fit: Reading, most: float = math.inf) -> Iterator[Notice]:
         few = {c: r for c, r in zip(fit.configurations, runs_J, strict=True) if r < ENOUGH_N}
         trains = {c: seeds(fit, [c], ENOUGH_N - int(r), most)[c] for c, r in few.items()}
         yield notice("few_seeds", which=named(fit, list(few)), trains=trains)
-    n = fit.tested_n
-    if len(n) < ENOUGH_N:
-        apart = len(n) == 2 and n[1] >= 4 * n[0]
-        wanted = 2 ** round(np.log2(n[0] * n[-1]) / 2) if apart else 2 * n[-1]
-        other = Configuration(fit.configurations[0].problems_per_batch, int(wanted))
-        yield notice("one_or_two_n", which=n, wanted=wanted, trains=seeds(fit, [other], 1, most))
     if confounded(fit.configurations):
         two = [*leaders(fit)[:2], *fit.configurations][:2]
         again = [c._replace(problems_per_batch=2 * c.problems_per_batch) for c in two]

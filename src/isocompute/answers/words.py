@@ -22,7 +22,7 @@ from isocompute.answers.steps import (
     wrapped,
 )
 from isocompute.domain import Configuration
-from isocompute.domain.text import compact
+from isocompute.domain.text import compact, singular
 from isocompute.errors import InputError
 from isocompute.trainers import key_lines
 
@@ -109,7 +109,8 @@ def others_words(d: Mapping[str, Any], more: int) -> str:
 
 def _run(d: Mapping[str, Any]) -> list[str]:
     n = f"{d['problems_per_batch']} problems x {d['rollouts_per_problem']} rollouts"
-    return wrapped(f"Run: {n} x {d['steps']:,} steps   ({compact(d['rollouts'])} rollouts)")
+    run = f"Run: {n} x {d['steps']:,} steps   ({compact(d['rollouts'])} rollouts)"
+    return wrapped(singular(run))
 
 
 def _rows(d: Mapping[str, Any]) -> list[str]:
@@ -120,16 +121,7 @@ def _rows(d: Mapping[str, Any]) -> list[str]:
     if gain is not None and is_today(d):
         out += _row("gain", NO_GAIN)
     elif gain is not None:
-        over = f"{_between(gain['score'], gain['interval'], '+')} over today's n = "
-        over += f"{gain['rollouts_per_problem']}"
-        with_bp = f"{over}, B_p = {gain['problems_per_batch']}"
-        aside = doubts(gain)
-        if gain["problems_per_batch"] != d["problems_per_batch"]:
-            over = with_bp
-        elif d.get("law", {}).get("unit") == "gpu-hours":  # then the size of its batch counts
-            (line,) = _row("gain", with_bp, aside, cut=False)
-            over = with_bp if len(line) <= WIDTH else over
-        out += _row("gain", over, aside)
+        out += _gain_row(gain, d)
         other = ", ".join(other_amounts(gain["cost"], d["cost"]))
         now = _between(gain["predicted_score"], gain["predicted_score_interval"])
         out += _row("today", now + (f", {other}" if other else ""))
@@ -165,6 +157,20 @@ def _rows(d: Mapping[str, Any]) -> list[str]:
              ([*due, *clock], whose.rpartition(", ")[2]), (due, whose)]  # fmt: skip
     costs = [_row("cost", ", ".join(parts), aside, cut=False) for parts, aside in forms if parts]
     return out + next((cost for cost in costs if len(cost[0]) <= WIDTH), costs[-1])
+
+
+def _gain_row(gain: Mapping[str, Any], d: Mapping[str, Any]) -> list[str]:
+    """A gain with what speaks against it, on a line of its own where one does not hold both."""
+    said, doubt = _between(gain["score"], gain["interval"], "+"), doubts(gain)
+    n = f"n = {gain['rollouts_per_problem']}"
+    settings = [f"{n}, B_p = {gain['problems_per_batch']}"]
+    if gain["problems_per_batch"] == d["problems_per_batch"]:
+        # In GPU-hours the size of its batch counts.
+        settings = [*settings, n] if d.get("law", {}).get("unit") == "gpu-hours" else [n]
+    forms = [_row("gain", f"{said} over {whose}{one}", doubt, cut=False)
+             for whose in ("today's ", "") for one in settings]  # fmt: skip
+    apart = [*_row("gain", f"{said} over today's {settings[0]}"), *_row("", f"({doubt})")]
+    return next((row for row in forms if len(row[0]) <= WIDTH), apart)
 
 
 def _between(value: float, ends: Sequence[float], sign: str = "") -> str:

@@ -7,6 +7,7 @@ import contextlib
 import shlex
 import textwrap
 import time
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -125,7 +126,8 @@ def run(options: Options) -> int:
 
     folder = _folder(options)
     if options.dry_run:
-        return _dry_run(*planned_study(options.study, options.overrides), folder, options)
+        study, lacks = planned_study(options.study, options.overrides)
+        return _dry_run(study, lacks, folder, options, _thawed(study, folder, options.thaw))
     study = open_study(options.study, options.overrides)
     summary, cost = _train(study, folder, options)
     write_json({**summary.accounting.to_dict(), "estimate": cost.to_dict()}, options.json)
@@ -142,7 +144,32 @@ def _folder(options: Options, ending: str = "") -> Path:
     return folder
 
 
-def _dry_run(study: Study, lacks: str | None, folder: Path, options: Options) -> int:
+def _thawed(study: Study, folder: Path, thaw: Sequence[int] | bool | None) -> list[str]:
+    """What `--thaw` would send to the end of its budget; it changes nothing.
+
+    Raises:
+        InputError: as `run` would.
+    """
+    if thaw is None:
+        return []
+    from isocompute.store import Database
+    from isocompute.store.decisions import last_look
+
+    grid, last, n = study.grid(), None, list[int]()
+    if (folder / "study.db").is_file():
+        with contextlib.closing(Database(folder)) as database:
+            last = last_look(database)
+    if last is not None:
+        after = grid.thawed(last, None if isinstance(thaw, bool) else thaw)
+        rows, before = after.of_configurations if after else {}, last.of_configurations
+        n = sorted({c.rollouts_per_problem for c, row in rows.items() if row != before[c]})
+    said = f"n = {', '.join(map(str, n))}, to its end" if n else "nothing: no n is frozen"
+    return [f"Would thaw {said}."]
+
+
+def _dry_run(
+    study: Study, lacks: str | None, folder: Path, options: Options, more: Sequence[str] = ()
+) -> int:
     """What would be run, its cost, and what it lacks here; nothing is measured or written."""
     from isocompute.cli.tables import study_lines
     from isocompute.runner import missing_trainer
@@ -155,7 +182,7 @@ def _dry_run(study: Study, lacks: str | None, folder: Path, options: Options) ->
         decider(study, folder)  # refuses what it could not decide by
     cost = study_cost(study)
     write_json({"version": 1, "estimate": cost.to_dict()}, options.json)
-    lines = study_lines(study, cost, str(folder))
+    lines = [*study_lines(study, cost, str(folder)), *more]
     if lacks is not None:
         lines += textwrap.wrap(f"To train it here: {lacks}", 80, subsequent_indent="  ",
                                break_on_hyphens=False, break_long_words=False)  # fmt: skip

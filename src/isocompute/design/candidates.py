@@ -135,11 +135,7 @@ def check_limits(limits: Limits, b_p: int) -> None:
             "a sweep must take more than 0% and less than 100% of the budget, but got --spend "
             f"{limits.spend:.4g}; 15% is usual."
         )
-    if limits.problems is not None and limits.problems < b_p:
-        raise InputError(
-            f"the problems must fill a batch (B_p = {b_p}), but got --problems {limits.problems}; "
-            "add problems, or lower --problems-per-batch."
-        )
+    check_problems(limits.problems, b_p)
     if limits.max_batch is not None and limits.max_batch < smallest:
         raise InputError(
             f"a batch must hold {b_p} problems with n = {limits.n_F[0]} ({smallest} rollouts), but "
@@ -152,9 +148,24 @@ def check_limits(limits: Limits, b_p: int) -> None:
         )
 
 
+def check_problems(problems: int | None, b_p: int) -> None:
+    """Refuse problems that fill no batch.
+
+    Raises:
+        InputError: they are fewer than B_p.
+    """
+    if problems is not None and problems < b_p:
+        lower = ", or lower --problems-per-batch" if b_p > LEAST_BP else ""
+        raise InputError(
+            f"the problems (--problems, --train) must fill a batch (B_p = {b_p}), but got "
+            f"{problems}; add problems{lower}."
+        )
+
+
 def starting_bp(known: int, problems: int | None) -> int:
-    """B_p to begin with: that of the prior, or the largest power of two that D fills."""
-    return known if problems is None else min(known, floor_power_of_two(max(problems, 1)))
+    """B_p to begin with: that of the prior, or the largest power of two, from 8, that D fills."""
+    most = known if problems is None else floor_power_of_two(max(problems, LEAST_BP))
+    return min(known, most)
 
 
 def candidates(limits: Limits, b_p: int, guess: int, *, fixed: bool) -> list[Sweep]:
@@ -204,12 +215,17 @@ def _longest(
     length = limits.budget * limits.spend / (seeds * dear)
     sweep = Sweep(problems_per_batch=b_p, rollouts_per_problem=n, seeds=seeds,
                   rollouts_per_run=int(length), evaluated=limits.evaluated)  # fmt: skip
-    left = limits.budget * (1 - limits.spend) - limits.started_for(sweep)
     if limits.max_batch is not None and b_p * high > limits.max_batch:
         return None
-    if min(length, left / limits.each(b_p, high)) < LEAST_STEPS * b_p * high:
+    if length < LEAST_STEPS * b_p * high or not leaves_final(limits, sweep):
         return None
     return sweep
+
+
+def leaves_final(limits: Limits, sweep: Sweep) -> bool:
+    """Whether a sweep, its evaluations and all else before it leave a run of its largest n."""
+    n = sweep.rollouts_per_problem[-1]
+    return limits.final(sweep, n, limits.left(sweep)).steps(n) >= LEAST_STEPS
 
 
 def _none(limits: Limits, b_p: int) -> InputError:
@@ -226,6 +242,13 @@ def _none(limits: Limits, b_p: int) -> InputError:
             f"final run, but takes {compact(starts)} of {compact(left)}; raise --budget."
         )
     takes, bought = LEAST_STEPS * b_p * n[-1] * FEWEST_N, limits.budget / limits.each(b_p, n[-1])
+    if bought * limits.spend >= takes:
+        final = LEAST_STEPS * b_p * n[-1]
+        return InputError(
+            f"a sweep must leave a final run of {LEAST_STEPS} steps ({compact(final)} rollouts at "
+            f"B_p = {b_p}), but with its evaluations --spend {limits.spend:.3g} leaves too little "
+            f"of {compact(bought)}; lower --spend, or raise --budget."
+        )
     return InputError(
         f"a sweep needs {FEWEST_N} n with {LEAST_STEPS} steps each (at least {compact(takes)} "
         f"rollouts at B_p = {b_p}), but may spend {compact(bought * limits.spend)} "

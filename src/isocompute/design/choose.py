@@ -247,7 +247,7 @@ def _document(
         smallest = sweep.rollouts_per_problem[0]
         drawn = sweep.rollouts_per_run / smallest, final.rollouts / likely
         passes = {k: p / limits.problems for k, p in zip(("sweep", "final"), drawn, strict=True)}
-    notices = [*_limits_of(worlds, limits, sweep, likely, passes), *asked.notices]
+    notices = [*_limits_of(worlds, asked, sweep, likely, passes), *asked.notices]
     if not saves:
         notices.append(notice("no_sweep", n=guess))
     taken = [limits.taken(one) for one in (rates, sweep if saves else None, final)]
@@ -301,10 +301,10 @@ def _spent(limits: Limits, sweep: Sweep) -> dict[str, Any]:
 
 
 def _limits_of(
-    worlds: Worlds, limits: Limits, sweep: Sweep, n: int, passes: dict[str, float] | None
+    worlds: Worlds, asked: Asked, sweep: Sweep, n: int, passes: dict[str, float] | None
 ) -> Iterator[Notice]:
     """What limits a worth: problems that are few, and what the prior does not hold."""
-    known = worlds.passes(n)
+    limits, known = asked.limits, worlds.passes(n)
     if passes is not None and known is not None and passes["final"] > FEWER * max(known, 1.0):
         yield notice("passes_beyond_prior", passes=passes["final"], problems=limits.problems, n=n,
                      known=known)  # fmt: skip
@@ -315,6 +315,11 @@ def _limits_of(
     bought = limits.budget / limits.each(sweep.problems_per_batch, sweep.rollouts_per_problem[-1])
     if bought > PRIOR_TIMES * worlds.longest:
         yield notice("beyond_prior", times=bought / worlds.longest)
-    if sweep.problems_per_batch != worlds.problems_per_batch:
-        b_p = sweep.problems_per_batch
-        yield notice("bp_of_prior", bp=b_p, known=worlds.problems_per_batch)
+    b_p, usual = sweep.problems_per_batch, worlds.problems_per_batch
+    by_problems = starting_bp(usual, limits.problems) == b_p and asked.problems_per_batch is None
+    if b_p != usual and by_problems:
+        yield notice("bp_of_problems", bp=b_p, problems=limits.problems, known=usual)
+    elif b_p != usual:
+        more = "Raise --budget or --spend" if asked.problems_per_batch is None else (
+            f"Pass --problems-per-batch {usual}")  # fmt: skip
+        yield notice("bp_of_prior", bp=b_p, known=usual, do=more)

@@ -165,10 +165,11 @@ def worlds_of(curves: Sequence[Curve], source: str, size: int, seed: int) -> Wor
             [one.remedy for one in stops],
         )
     score_WFX = _moved(fit.posterior, b_p, n_F, np.zeros(size), np.zeros(size), fit.wider)
+    logged = next((c.trained_on for c in curves if c.trained_on), None)
     return Worlds(
         problems_per_batch=b_p, n_F=n_F, x_X=_positions(), score_WFX=score_WFX,
         metric=curves[0].metric or "score", sources=(source,),
-        **_reach(curves), problems=study_facts(source).problems,
+        **_reach(curves), problems=study_facts(source).problems or logged,
     )  # fmt: skip
 
 

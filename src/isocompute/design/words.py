@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from isocompute.answers.price import hours_words
-from isocompute.domain.text import compact
+from isocompute.domain.text import compact, singular
 
 Row = Mapping[str, Any]
 
@@ -15,7 +15,8 @@ WIDTH, LINES = 80, 12
 _LABEL = 8  # columns of the names at the left
 _SEEN, _NO_ERROR = 0.005, 0.0005  # what rounds to 0% and to 0.000 is not printed
 # In lines of their own.
-_SAID = ("no_sweep", "passes_over_data", "stand_ins", "prior_alone", "difficulty_of_file")
+_SAID = ("no_sweep", "passes_over_data", "stand_ins", "prior_alone", "difficulty_of_file",
+         "bp_of_problems")  # fmt: skip
 # What speaks against the answer, gravest first: one stands right below it.
 _AGAINST = ("passes_beyond_prior", "problems_fewer_than_prior", "beyond_prior")
 
@@ -32,9 +33,9 @@ def design_lines(d: Row, *, why: bool = False) -> list[str]:
 
 def _screen(d: Row, *, why: bool) -> list[str]:
     rows = {
-        "Answer": _answer(d), "Caution": _caution(d), "As good": _as_good(d),
+        "Answer": _answer(d), "Caution": _caution(d), "Unsure": _unsure(d), "As good": _as_good(d),
         "Cost": _cost_rows(d), "Worth": _row("Worth", _worth(d)), "Passes": _passes(d),
-        "Set": _set(d), "Time": _time(d), "Note": [], "Do": _written(d),
+        "Batch": _batch(d), "Set": _set(d), "Time": _time(d), "Note": [], "Do": _written(d),
     }  # fmt: skip
 
     def lines() -> list[str]:
@@ -52,6 +53,11 @@ def _screen(d: Row, *, why: bool) -> list[str]:
             rows[name] = []
     if not rows["Note"] and rows["Caution"] and (left := len(_others(d))):
         rows["Caution"] = _caution(d, f" ({left} more: --why)")
+    # In the order in which they give way.
+    last = {"Unsure": _unsure(d, short=True), "Set": [], "Caution": _caution(d)}
+    for name, shorter in last.items():
+        if len(lines()) > LINES:
+            rows[name] = shorter
     return lines()
 
 
@@ -60,11 +66,24 @@ def _answer(d: Row) -> list[str]:
     if d["answer"] == "no_sweep":
         n, b_p = final["rollouts_per_problem"], final["problems_per_batch"]
         size = f"{b_p} problems x {n} rollouts x {final['steps']:,} steps"
-        return [f"No sweep: run {size}   ({compact(final['rollouts'])} rollouts)"]
+        return [singular(f"No sweep: run {size}   ({compact(final['rollouts'])} rollouts)")]
     listed = ", ".join(map(str, sweep["rollouts_per_problem"]))
     seeds = f"{sweep['seeds']} seed{'s' * (sweep['seeds'] > 1)}"
     runs = f"n = {listed}, B_p = {sweep['problems_per_batch']}, {seeds}"
     return _row("Sweep", f"{runs}, up to {compact(sweep['rollouts_per_run'])} rollouts each")
+
+
+def _unsure(d: Row, *, short: bool = False) -> list[str]:
+    """That "no sweep" is an answer for a model like the prior's."""
+    said = [one for one in d["notices"] if _is_unsure(d, one)]
+    text = [f"{one['text']} {one['remedy']}" for one in said]
+    if short:
+        text = ["for a model unlike the prior's; a sweep tells which n is best there"] * len(said)
+    return _row("Unsure", text[0]) if text else []
+
+
+def _is_unsure(d: Row, one: Row) -> bool:
+    return bool(d["answer"] == "no_sweep" and one["code"] == "prior_of_others")
 
 
 def _cost_rows(d: Row) -> list[str]:
@@ -85,6 +104,12 @@ def _passes(d: Row) -> list[str]:
     sweep_passes, final_passes = (d["passes_over_data"][k] for k in ("sweep", "final"))
     swept = f", at most {compact(sweep_passes)} in the sweep" * (d["answer"] == "sweep")
     return _row("Passes", f"over your problems: {compact(final_passes)} in the final run{swept}")
+
+
+def _batch(d: Row) -> list[str]:
+    """B_p, where few problems bound it."""
+    said = [one["text"] for one in d["notices"] if one["code"] == "bp_of_problems"]
+    return _row("Batch", said[0]) if said else []
 
 
 def _set(d: Row) -> list[str]:
@@ -155,7 +180,8 @@ def _command(name: str, command: str, aside: str) -> list[str]:
 def _others(d: Row) -> list[Row]:
     """The notices that no other line says, cautions first."""
     against = _against(d)
-    notes = [one for one in d["notices"] if one["code"] not in _SAID and one is not against]
+    notes = [one for one in d["notices"]
+             if one["code"] not in _SAID and one is not against and not _is_unsure(d, one)]
     return sorted(notes, key=lambda one: one["level"] != "caution")
 
 

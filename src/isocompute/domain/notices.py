@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any, Literal, NamedTuple, get_args
 
 from isocompute.domain.curve import Configuration
-from isocompute.domain.text import compact, unit_words
+from isocompute.domain.text import compact, singular, unit_words
 
 Effort = Mapping[Configuration, float]  # rollouts to train, by configuration
 Level = Literal["stop", "caution", "note"]  # no plan; confidence is lower; good to know
@@ -249,13 +249,17 @@ TABLES: Mapping[str, Mapping[str, Template]] = {
             "Trust a sweep on yours (--sweep) more than this worth."),
         "bp_of_prior": _note(
             "The sweep uses B_p = {bp}, but the prior comes from B_p = {known}.",
-            "Raise --budget or --spend for the larger B_p."),
+            "{do} for that B_p."),
+        "bp_of_problems": _note(
+            "B_p = {bp}, the most that {problems} problems fill; the prior comes from B_p = "
+            "{known}.",
+            "Add problems."),
         "beyond_prior": _caution(
             "The budget is {times:.0f} times the longest run of the prior.",
             "Treat the worth as a guess; sweep a smaller budget first."),
         "prior_of_others": _caution(
-            "In worlds unlike {model}'s guesses lost {guess}, plans after sweeps {sweep}.",
-            "Better: your own study as --prior."),
+            "For a model unlike {model} guess and sweep were not told apart (both lost {lost}).",
+            "A sweep tells which n is best for your model."),
         "prior_alone": _note(
             "No difficulty was given: easy and hard sets are simulated; the recipe is for easy.",
             "The best n depends on it: run `isocompute difficulty`, pass --difficulty."),
@@ -334,7 +338,7 @@ def notice(code: str, *, trains: Effort | None = None, **values: Any) -> Notice:
     by = tuple((trains or {}).items())
     rollouts = sum(each for _, each in by) or None
     values[TAKES] = f" ({takes(rollouts)})" if rollouts else ""
-    text, remedy = (_Words().format(part, **values) for part in template[1:])
+    text, remedy = (singular(_Words().format(part, **values)) for part in template[1:])
     return Notice(code, template.level, text, remedy, rollouts, by)
 
 

@@ -71,6 +71,17 @@ def pasted(command: str, width: int, first: str, then: str) -> list[str]:
     return rows
 
 
+def singular(text: str) -> str:
+    """A text in which one thing is said as one.
+
+    >>> singular("train 1 problems x 21 rollouts x 1 steps")
+    'train 1 problem x 21 rollouts x 1 step'
+    >>> singular("1 passes over 1,001 problems")
+    '1 pass over 1,001 problems'
+    """
+    return re.sub(r"(?<![\w.,])1 (problem|rollout|step|pass)(?:e?s)\b", r"1 \1", text)
+
+
 def plain(value: Any, limit: int | None = None) -> Any:
     """A JSON value: numpy's become Python's, NaN and infinity None, what JSON has not its text.
 

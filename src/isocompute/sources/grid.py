@@ -13,6 +13,7 @@ from isocompute.errors import InputError
 from isocompute.importers import load_table
 
 GRID, JOINT = "grid:", "-joint"
+_PROBLEMS = "problems"  # the column of D, the same in all runs of a file
 # Of the columns of a file, what a curve is made of; the rest is for pandas and DuckDB.
 _COLUMNS = ("run", "arm", "problems_per_batch", "rollouts_per_problem", "seed", "steps", "rollouts",
             "tokens", "split", "metric", "problem_set", "score", "best", "worst",
@@ -84,7 +85,7 @@ def load_grid(
     if name not in files or (name.endswith(JOINT) and main_b_p is None):
         raise _unknown(name)
     file, head = files[name], _head(files[name])
-    table = file.read(columns=list(_COLUMNS))
+    table = file.read(columns=[*_COLUMNS, _PROBLEMS])
     if set(table.column("arm").to_pylist()) == {""}:
         table = table.drop_columns(["arm"])
     if head["runs"] < head["of"] and say is not None:
@@ -94,6 +95,8 @@ def load_grid(
         chosen_where.setdefault("problems_per_batch", str(main_b_p))
     if problem_set is None:  # curves that nobody asked for would take most of the time
         chosen_where.setdefault("problem_set", str(head["problem_set"]))
-    curves = load_table(table, where=chosen_where)
+    (trained_on,) = table.column(_PROBLEMS).unique().to_pylist()
+    curves = [c.replace(trained_on=trained_on)
+              for c in load_table(table.drop_columns([_PROBLEMS]), where=chosen_where)]  # fmt: skip
     chosen = [c for c in curves if c.split == split]
     return chosen, [c for c in curves if c.split == "train"]

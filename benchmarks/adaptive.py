@@ -3,6 +3,7 @@
     python benchmarks/adaptive.py ROWS.jsonl [--sweeps 8] [--seconds 600]     # resumes
     python benchmarks/adaptive.py ROWS.jsonl --table
     python benchmarks/adaptive.py REAL.jsonl --real    # replayed on the runs of the shipped grid
+    python benchmarks/adaptive.py CURVE.jsonl --curve --sweeps 5    # what 15 to 60% would lose
 
 Every sweep is run past the end that its bounds would set, and each of its looks is kept: where a
 sweep with other bounds on its end would have stopped is read off the same rows. Its plan at a look
@@ -53,6 +54,8 @@ LOST = 0.005  # of score: a winner so much better is lost
 LATE = 4.0  # a winner that leads only in the last so-manieth of the budget comes late
 WITH_OTHERS = 5  # sweeps of a world and noise: 210 in all
 DEFAULT = 0.002  # of score: the tolerance of a study that names none
+NEVER = 1e-9  # a tolerance that no sweep meets
+CUTS = (0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.5, 0.6)  # of the full grid
 TOLERANCES = (0.006, 0.004, 0.003, 0.002, 0.0015, 0.001, 0.0007)
 
 
@@ -133,13 +136,13 @@ class Sweep:
         whole = SEEDS * self.top * len(self.configurations)
         return {"share": round(spent / whole, 4), "lost": self.lost(fit, until if knows else None)}
 
-    def adaptive(self, tolerance: float) -> list[dict[str, Any]]:
+    def adaptive(self, tolerance: float, most: float = MOST) -> list[dict[str, Any]]:
         """Every look: share spent so far, what it expects to lose, what it loses."""
         whole = SEEDS * self.top * len(self.configurations)
         grid = Grid(
             steps={c: int(self.top // c.batch_size) for c in self.configurations},
             seeds=SEEDS, slices=SLICES,
-            bounds=Bounds(target=self.top, spend=MOST * whole, tolerance=tolerance),
+            bounds=Bounds(target=self.top, spend=most * whole, tolerance=tolerance),
         )  # fmt: skip
         look, found = grid.started(None), []
         assert look is not None
@@ -219,17 +222,18 @@ def real_cases() -> Iterator[Case]:
             yield name_of(source, b_p), "real", first, partial(Sweep.real, source, b_p, first)
 
 
-def run(path: Path, cases: Iterable[Case], seconds: float) -> None:
-    """Append sweeps that the file lacks until the time is over."""
+def run(path: Path, cases: Iterable[Case], seconds: float, curve: bool) -> None:
+    """Append sweeps that the file lacks until the time is over; `curve`: each on to its end."""
     done, began = {(r["world"], r["noise"], r["seed"]) for r in rows_of(path)}, time.monotonic()
     for name, noise, seed, made in cases:
         if (name, noise, seed) in done:
             continue
         if time.monotonic() - began > seconds:
             return
-        sweep, every = made(), seed < WITH_OTHERS
-        row = {"world": name, "noise": noise, "seed": seed, "late": sweep.late(),
-               "looks": sweep.adaptive(LEAST if every else DEFAULT),
+        sweep, every = made(), seed < WITH_OTHERS and not curve
+        looks = (sweep.adaptive(NEVER, CUTS[-1]) if curve else
+                 sweep.adaptive(LEAST if every else DEFAULT))  # fmt: skip
+        row = {"world": name, "noise": noise, "seed": seed, "late": sweep.late(), "looks": looks,
                "others": sweep.full() | (sweep.others() if every else {})}  # fmt: skip
         with path.open("a") as file:
             file.write(json.dumps(row) + "\n")
@@ -285,6 +289,24 @@ def table(rows: Sequence[Mapping[str, Any]], tolerance: float = DEFAULT, most: f
           f"grid: {full}\n")  # fmt: skip
 
 
+def print_curve(rows: Sequence[Mapping[str, Any]]) -> None:
+    """What sweeps would have lost, above the full grid, had so much been all they might spend."""
+    print("| may spend | spent | path (se) | target | worst world, path |\n|---|---|---|---|---|")
+    for most in CUTS:
+        of: dict[str, list[tuple[float, FloatArray]]] = {}
+        for r in rows:
+            look = ended(r, 0.0, most)
+            above = np.subtract(look["lost"], r["others"]["full"]["lost"])
+            of.setdefault(r["world"], []).append((look["share"], above))
+        spent = np.mean([np.mean([share for share, _ in each]) for each in of.values()])
+        path = [float(np.mean([above for _, above in each])) for each in of.values()]
+        target = np.mean([np.mean([above[-1] for _, above in each]) for each in of.values()])
+        se = np.sqrt(sum(np.var([a.mean() for _, a in each], ddof=1) / len(each)
+                         for each in of.values())) / len(of)  # fmt: skip
+        print(f"| {most:.0%} | {spent:.0%} | {np.mean(path):+.4f} ({se:.4f}) | {target:+.4f} | "
+              f"{max(path):+.4f} |")  # fmt: skip
+
+
 OTHERS = ("one_seed", "coarse", "halving", "oracle")
 
 
@@ -318,12 +340,15 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=600.0)
     parser.add_argument("--table", action="store_true")
     parser.add_argument("--real", action="store_true", help="studies of the grid instead")
+    parser.add_argument("--curve", action="store_true", help="loss against what may be spent")
     options = parser.parse_args()
     if not options.table:
         cases = real_cases() if options.real else planted_cases(options.sweeps)
-        run(options.rows, cases, options.seconds)
+        run(options.rows, cases, options.seconds, options.curve)
     rows = rows_of(options.rows)
-    if rows:
+    if options.curve:
+        print_curve(rows)
+    elif rows:
         table(rows)
         rows = [r for r in rows if r["seed"] < WITH_OTHERS]
         print("| tolerance | share | path, above full | target, above full |\n|---|---|---|---|")

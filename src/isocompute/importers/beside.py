@@ -41,6 +41,7 @@ from pathlib import Path
 from isocompute.errors import InputError
 from isocompute.importers.called import may_be_setting
 from isocompute.importers.configuration import configuration, processes_of
+from isocompute.importers.launched import configuration_launched
 from isocompute.importers.listed import NAMING, runs_listed
 from isocompute.importers.reading import (
     MAX_LINE_BYTES,
@@ -179,10 +180,11 @@ def _is_alone(path: Path, folder: Path) -> bool:
     return True
 
 
-def configuration_named(path: Path, run: str) -> tuple[str, dict[str, object]] | None:
+def configuration_named(path: Path, run: str) -> tuple[str, Mapping[str, object]] | None:
     """The configuration that bears a run's name, of the file or in it; None without one.
 
-    It lies in `configs` of the log's folder or of one above, or in W&B's folder of the run.
+    It lies in `configs` of the log's folder or of one above, or in W&B's folder of the run; or the
+    script that started the run says it.
 
     Args:
         path: of the log.
@@ -195,7 +197,8 @@ def configuration_named(path: Path, run: str) -> tuple[str, dict[str, object]] |
                 if file.is_file() and file.stat().st_size <= MAX_LINE_BYTES:
                     return os.path.relpath(file, path.parent), _content(file)
     there = _of_wandb(path.parent, path.parent.stat().st_mtime_ns)
-    return next((one for one in there if run in _names_in(one[1])), None)
+    named = next((one for one in there if run in _names_in(one[1])), None)
+    return named or configuration_launched(path, _HISTORY.sub("", run), _LEVELS)
 
 
 @lru_cache(maxsize=8)

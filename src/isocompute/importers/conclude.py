@@ -141,7 +141,8 @@ def conclude(
         planned = c.settings.steps or found.steps or cadence.planned
         what = f"{path}: run {c.name}"
         batch = None if b_p is None or n is None else b_p * n
-        if batch and (key := counts_responses(c.points, batch, planned, c.settings, what)):
+        axis = c.counters.rollouts
+        if batch and (key := counts_responses(c.points, batch, planned, c.settings, what, axis)):
             c.side = placing.to_updates(c.points, c.side, batch)
             c.latest, c.first = -(-c.latest // batch), c.first and -(-c.first // batch)
             c.counters.infer(f"step: {key} counts rollouts, B_p * n = {batch} in an update")

@@ -142,7 +142,8 @@ def counts_responses(
         axis: of a chart, where it counts rollouts by its name.
 
     Raises:
-        UnclearError: steps are no whole batches under such a name; or evaluations are whole batches and nothing decides; with what settles it.
+        UnclearError: steps are no whole batches under such a name; or evaluations are whole
+            batches and nothing decides; with what settles it.
     """
     own = [p for p in points if p.column.split != "train" and p.step]
     if batch is None or batch < 2 or not own:

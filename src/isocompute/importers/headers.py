@@ -114,8 +114,8 @@ def _block(lines: Sequence[bytes], separator: str) -> tuple[int, dict[str, str]]
     (2, {'Seed': '4'})
     >>> _block([b"Bsz;8;;a note", b"Schritt;Reward;Quote", b"5;0,1;0,2"], ";")
     (1, {'Bsz': '8'})
-    >>> _block([b"A sweep;;", b"Prompts: 40;;", b"Seed 3, 9 runs;;", b"Step;n=2;n=6", b"0;1;2"], ";")
-    (3, {'Prompts': '40', 'Seed': '3'})
+    >>> _block([b"A sweep;;", b"B: 40;;", b"Seed 3, 9 runs;;", b"Step;n=2;n=6", b"0;1;2"], ";")
+    (3, {'B': '40', 'Seed': '3'})
     """
     said: dict[str, str] = {}
     texts = (line.decode("utf-8", "replace").replace("\0", "") for line in lines[:_TITLES])

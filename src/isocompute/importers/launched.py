@@ -89,9 +89,9 @@ def _words(text: str) -> frozenset[str]:
 
 
 def said_in(text: str) -> dict[str, object]:
-    """Settings in a script; without those that it says twice, or in a variable of its caller.
+    r"""Settings in a script; without those that it says twice, or in a variable of its caller.
 
-    >>> said_in("N=8\\ntrain.py --n-samples $N --lr 1e-6 data.seed=3 --out $1 --lr 2e-6")
+    >>> said_in("N=8\ntrain.py --n-samples $N --lr 1e-6 data.seed=3 --out $1 --lr 2e-6")
     {'n_samples': '8', 'data.seed': '3'}
     >>> said_in("GRPOConfig(num_generations=8, output_dir='out')")
     {'num_generations': '8', 'output_dir': 'out'}

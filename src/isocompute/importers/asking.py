@@ -209,6 +209,7 @@ def also_asked(runs: Sequence[ImportedRun]) -> str:
     >>> also_asked([])
     ''
     """
+    runs = [run for run in runs if run.n_rows] or runs  # MLflow's parents have none
     missing = [n for n in _SETTINGS if any(getattr(run, n) is None for run in runs)]
     if not missing:
         return ""
@@ -278,7 +279,13 @@ def written_in(text: str, name: str) -> tuple[int, int] | None:
     return None if said is None else said.span(1)
 
 
+# RUN__SEED__TIME, as CleanRL and open-instruct name their runs
+_BEFORE_TIME = re.compile(r"(?<=__)([0-9]{1,6})(?=__1[0-9]{9}(?![0-9]))")
+
+
 def _said(text: str, name: str) -> re.Match[str] | None:
+    if name == "seed" and (timed := _BEFORE_TIME.search(text)):
+        return timed
     return next((found for word in _words(name) if (found := re.search(
         # 8k is a length, 3b a model, 1n8g nodes and GPUs
         rf"(?<![a-z])(?:{word})(?:[-_=]|: ?)?([0-9]{{1,12}})(?![0-9km]|b(?![0-9])|g(?![a-z0-9]))",

@@ -73,6 +73,8 @@ _OF_A_LOG = (
     "_config.yaml", "-config.json", "-config.yaml",
 )
 _HISTORY = re.compile(r"[-_. ]history$")  # what scripts add to the name of a run
+# a start that trains nothing overwrites the file of the one before (EasyR1, verl: trainer.val_only)
+_TRAINS_NOTHING = re.compile(r"(?:^|[._])(?:val|eval|evaluate|test)_only$")
 _COUNTERS = {"step", "rollouts", "score", "metric"}
 _SECTION = re.compile(r"^(?:params|parameters|config|hparams)[./]")  # Neptune, MLflow
 _LISTS = (".jsonl", ".json")
@@ -344,6 +346,8 @@ def _content(file: Path) -> dict[str, object]:
         if isinstance(value, Mapping):  # W&B: {"lr": {"value": 1e-6, "desc": null}}
             value = {k: v for k, v in value.items() if k not in ("_wandb", "wandb_version")}
     flat = flatten(unwrapped(value))
+    if any(_TRAINS_NOTHING.search(key) and flat[key] is True for key in flat):
+        return {}
     if "trl.num_generations" in flat and "micro_batch_size" in flat:  # axolotl's words for TRL's
         flat.setdefault("per_device_train_batch_size", flat["micro_batch_size"])
     return flat

@@ -1,7 +1,9 @@
-"""What NeMo-RL prints: an update is a block of lines, with a headline that says which it is.
+"""What trainers print of an update in several lines: the step stands in another than the score.
 
-Source: NeMo-RL (2026-08), algorithms/grpo.py: `===== Epoch 2/3 =====`, `===== Step 12/58 =====`
-of so many in an epoch, `Validation Results:` and `Training Results:` with a line for each number.
+Sources: NeMo-RL (2026-08), algorithms/grpo.py: `===== Epoch 2/3 =====`, `===== Step 12/58 =====`
+of so many in an epoch, `Validation Results:` and `Training Results:` with a line for each number;
+prime-rl, orchestrator/orchestrator.py: `Evaluated math500 in 9.00s (Avg@8=0.5, ...)` before the
+`Step 20 | ... | Reward: 0.4 |` of the next update, counted from 0 or, since 2026-06, from 1.
 """
 
 from __future__ import annotations
@@ -18,9 +20,14 @@ _KEYS = {
 }
 
 
-class Block(NamedTuple):
-    """A number of a block: its update, its key in a tracker, its text."""
+_EVALUATED = re.compile(r"Evaluated (\S{1,100}) in [0-9.]+s \(Avg@([0-9]{1,6})=([0-9.]{1,20})[,)]")
+_DONE = re.compile(r"Step ([0-9]{1,9}) \| Time: .*?\| Reward: (-?[0-9.]{1,20})")
 
+
+class Block(NamedTuple):
+    """A number of a block: its trainer, its update, its key in a tracker, its text."""
+
+    source: str
     step: str
     key: str
     value: str
@@ -32,6 +39,24 @@ class Blocks:
     def __init__(self) -> None:
         self._epoch, self._step, self._each = 1, 0, 0
         self._part = ""
+        self._first: int | None = None  # the first update of prime-rl's log
+        self._last: int | None = None
+
+    def _of_prime(self, text: str) -> Block | None:
+        """A number of prime-rl: evaluations stand behind the updates that are done."""
+        if "Evaluated " in text and (match := _EVALUATED.search(text)):
+            return Block(
+                "prime-rl-console", self._done(), f"eval/{match[1]}/avg@{match[2]}", match[3]
+            )
+        if " | Reward: " in text and (match := _DONE.search(text)):
+            self._last = int(match[1])
+            self._first = self._last if self._first is None else self._first
+            return Block("prime-rl-console", self._done(), "reward/all/mean", match[2])
+        return None
+
+    def _done(self) -> str:
+        """Updates of prime-rl's that are done; a log that goes on begins beyond 0 and 1."""
+        return "0" if self._last is None else str(self._last + (self._first != 1))
 
     def take(self, text: str) -> Block | None:
         """Take a line; the number in it, if it is one that is read."""
@@ -47,5 +72,6 @@ class Blocks:
         match = _NUMBER.match(text) if self._part and "•" in text else None
         key = match and _KEYS.get((self._part, match[1]))
         if match is None or key is None:
-            return None
-        return Block(str((self._epoch - 1) * self._each + self._step), key, match[2])
+            return self._of_prime(text)
+        step = str((self._epoch - 1) * self._each + self._step)
+        return Block("nemo-rl-console", step, key, match[2])

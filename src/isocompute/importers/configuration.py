@@ -74,6 +74,7 @@ _TRAINERS = (
     _Words("data.rollout_batch_size", "worker.rollout.n", "trainer.max_steps", False,
            "worker.rollout.val_override_config.n"),
     _Words("orchestrator.batch_size", "orchestrator.group_size", "max_steps", True),
+    _Words("orchestrator.batch_size", "orchestrator.rollouts_per_example", "max_steps", True),
     _Words("trainer.train_batch_size", "generator.n_samples_per_prompt",
            "trainer.max_training_steps", False, "generator.eval_n_samples_per_prompt"),
     _Words("grpo.num_prompts_per_step", "grpo.num_generations_per_prompt",

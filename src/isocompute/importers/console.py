@@ -119,7 +119,7 @@ def read_console(path: Path, settings: Settings) -> list[ImportedRun]:
             elif ".train_batch_size=" in text or ".rollout.n=" in text:
                 runs.pending.update(_OVERRIDE.findall(text))
             elif (block := blocks.take(text)) is not None:
-                runs.source = "nemo-rl-console"
+                runs.source = block.source
                 runs.row(block.step, {block.key: block.value}, number)
             elif (printed := row_in(text)) is not None:
                 runs.source = printed.source

@@ -16,7 +16,7 @@ from isocompute.importers.reading import VALUE_WORDS, clean_text, run_name
 from isocompute.importers.settings import Settings
 from isocompute.importers.steps import ASSUMED
 from isocompute.importers.unnamed import Unnamed, says_one, setting_of, two_runs
-from isocompute.importers.vocabulary import STEP_KEYS, column_of, with_slashes
+from isocompute.importers.vocabulary import OF_POLICY, STEP_KEYS, column_of, with_slashes
 
 _WRONG_AXIS = re.compile("time|epoch|token|sample|episode|rollout|hour|runtime", re.I)
 # open-instruct 0.3.0, grpo_fast.py, counts responses under `episode`
@@ -87,7 +87,9 @@ def read_history(
 ) -> dict[str, Collector]:
     """One run, or one per value of a column `run`; an empty cell was not logged in that call."""
     plain = {c.strip().lower(): c for c in header}
-    step = settings.step or next((plain[c] for c in ("_step", *STEPS) if c in plain), "")
+    step = next((plain[c] for c in ("_step", *STEPS) if c in plain), "")
+    if settings.step and not (step and OF_POLICY.search(settings.step)):  # that is of scores alone
+        step = settings.step
     if step not in header:
         raise InputError(
             f"a history must have a column of steps, but {str(path)!r} has none named {step!r} "
@@ -103,7 +105,8 @@ def read_history(
     above = f"{path.parent.name}/" if path.parent.name.lower() in _SPLITS else ""
     keys = [(i, setting_of(key) if says_one(key, settings) and key not in settings.columns
              else key if "/" in key else above + key)
-            for i, key in enumerate(header) if i not in (at, named, own) and key]  # fmt: skip
+            for i, key in enumerate(header)
+            if key and i not in (named, own) and (i != at or key == settings.step)]  # fmt: skip
     fixed = [(i, c) for i, c in enumerate(header)
              if says_one(c, settings) and setting_of(c) not in MODELS]  # fmt: skip
     said: dict[tuple[str, str], str] = {}

@@ -18,7 +18,7 @@ from isocompute.importers.asking import number_in
 from isocompute.importers.configuration import configuration
 
 _ENDINGS = (".sh", ".bash", ".slurm", ".sbatch", ".py")
-_FOLDERS = ("", "scripts", "script", "launch", "jobs", "slurm", "sbatch", "bin")
+_FOLDERS = ("", "scripts", "script", "launch", "jobs", "slurm", "sbatch", "bin", "examples")
 _MOST, _LONGEST = 200, 1 << 18  # scripts of a folder; bytes of one, a trainer's own code is longer
 _STARTS = re.compile(r"(?:run|train|launch|start|submit|job|sbatch|slurm)[-_. ]", re.I)
 _NAME = r"[A-Za-z][\w.-]{0,80}"

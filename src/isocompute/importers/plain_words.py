@@ -13,11 +13,11 @@ from isocompute.importers.called import is_batch
 RESPONSES = "responses_per_batch"  # what a column map calls batch_size: B_p * n
 OWN = ("problems_per_batch", *(
     f"{what}_per_{batch}" for what in ("prompts", "problems", "questions")
-    for batch in ("batch", "step", "update", "iteration")
+    for batch in ("batch", "step", "update", "iteration", "iter")
     if (what, batch) != ("problems", "batch")
 ))  # fmt: skip
 GROUPS = (*(
-    f"{what}_per_{of}" for of in ("prompt", "problem", "question")
+    f"{what}_per_{of}" for of in ("prompt", "problem", "question", "example")
     for what in ("samples", "rollouts", "completions", "responses", "generations")
 ), "group_size")  # fmt: skip
 # sections whose samples are of an evaluation, and whose groups are of weights

@@ -252,7 +252,7 @@ def _read_folder(folder: Path, settings: Settings) -> list[ImportedRun]:
     states, dumps = defaultdict[Path, list[Path]](list), defaultdict[Path, list[Path]](list)
     single: list[Path] = []
     from isocompute.importers.beside import of_other_logs
-    from isocompute.importers.checkpoints import read_results, results_in, with_results
+    from isocompute.importers.checkpoints import own_folder, read_results, results_in, with_results
     from isocompute.importers.tensorboard import lines_of
 
     apart = of_other_logs(files)
@@ -290,7 +290,7 @@ def _read_folder(folder: Path, settings: Settings) -> list[ImportedRun]:
         attempt(_read_trainer_state, latest, settings.for_path(home))
     for home, paths in dumps.items():
         paths.sort(key=lambda p: (len(p.stem), p.stem))
-        attempt(read_jsonl, paths, settings.for_path(home), home.name)
+        attempt(read_jsonl, paths, settings.for_path(home), own_folder(home).name)
     for store in stores:
         from isocompute.importers.mlflow_store import DELETED, is_deleted, read_mlflow_run
 

@@ -33,7 +33,8 @@ _SETS = (
 _RUNS = ("run_name", "run_id", "run_uuid", "experiment", "experiment_name", "experiment_id", "exp",
          "exp_name", "exp_id", "trial", "trial_id")
 _SEEDS = ("train_seed", "training_seed", "random_seed")
-_STEPS = ("step", "update", "updates", "iteration", "global_step", "training_step", "train_step")
+_STEPS = ("step", "update", "updates", "iteration", "iter", "global_step", "training_step",
+          "train_step")  # fmt: skip
 _SPREAD = re.compile(
     r"(?:^|[ _./-])(?:std|stdev|std_?dev|std_?err|sd|sem|se|err|error|ci|ci95|lower|upper|low|high|"
     r"min|max|var|iqr|count)$|__(?:MIN|MAX)$", re.I,

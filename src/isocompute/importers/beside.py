@@ -41,6 +41,7 @@ from pathlib import Path
 from isocompute.errors import InputError
 from isocompute.importers.called import may_be_setting
 from isocompute.importers.configuration import configuration, processes_of
+from isocompute.importers.headers import head_of
 from isocompute.importers.launched import configuration_launched
 from isocompute.importers.listed import NAMING, runs_listed
 from isocompute.importers.reading import (
@@ -185,22 +186,28 @@ def _is_alone(path: Path, folder: Path) -> bool:
 def configuration_named(path: Path, run: str) -> tuple[str, Mapping[str, object]] | None:
     """The configuration that bears a run's name, of the file or in it; None without one.
 
-    It lies in `configs` of the log's folder or of one above, or in W&B's folder of the run; or the
-    script that started the run says it.
+    It lies in `configs` or `train_configs` of the log's folder or of one above, or in W&B's
+    folder of the run; or the script that started the run says it.
 
     Args:
         path: of the log.
         run: its name.
     """
     for folder in list(path.parents)[: 1 + _LEVELS]:
-        for home in ("configs", "config"):
+        for home in _of_configurations(folder, folder.stat().st_mtime_ns):
             for ending in (".yaml", ".yml", ".json", ".toml"):
-                file = folder / home / f"{run}{ending}"
+                file = home / f"{run}{ending}"
                 if file.is_file() and file.stat().st_size <= MAX_LINE_BYTES:
                     return os.path.relpath(file, path.parent), _content(file)
     there = _of_wandb(path.parent, path.parent.stat().st_mtime_ns)
     named = next((one for one in there if run in _names_in(one[1])), None)
     return named or configuration_launched(path, _HISTORY.sub("", run), _LEVELS)
+
+
+@lru_cache(maxsize=16)
+def _of_configurations(folder: Path, _changed: int) -> list[Path]:
+    """Folders of configurations in a folder, by their names."""
+    return [one for one in sorted(folder.iterdir()) if "conf" in one.name.lower() and one.is_dir()]
 
 
 @lru_cache(maxsize=8)
@@ -263,6 +270,18 @@ def of_other_logs(files: Sequence[Path]) -> set[Path]:
     return (named | tables) & set(files)
 
 
+def of_columns(files: Sequence[Path]) -> set[Path]:
+    """Tables of runs among the files that another one has a column of each for."""
+    found = set[Path]()
+    for file in (one for one in files if one.suffix in (".csv", ".tsv")):
+        tables = _tables(file.parent, file.parent.stat().st_mtime_ns)
+        others = {name: rows for name, rows in tables.items() if name != file.name}
+        names = head_of(file).names if others else []
+        found |= {file.parent / name for name, rows in others.items()
+                  if sum(column.strip() in rows for column in names) > 1}  # fmt: skip
+    return found
+
+
 @lru_cache(maxsize=8)
 def _tables(folder: Path, _changed: int) -> dict[str, dict[str, dict[str, object]]]:
     """Tables of runs in a folder: by file and run, what the row says."""
@@ -280,7 +299,7 @@ def _table(file: Path) -> dict[str, dict[str, object]]:
     try:
         with file.open(encoding="utf-8-sig", errors="replace", newline="") as handle:
             lines = csv.reader(handle)
-            header = next(lines, [])
+            header = next((row for row in lines if sum(map(bool, row)) > 1), [])  # below a title
             plain = [cell.strip().lower() for cell in header]
             naming = [i for i, cell in enumerate(plain) if cell in NAMING]
             # a history may name its run in every row

@@ -40,6 +40,12 @@ def refuse_doubts(runs: Sequence[ImportedRun], *, training: bool) -> None:
         raise UnclearError(f"{' '.join(told)}{also_asked(runs)}")
 
 
+def also_held_out(runs: Sequence[ImportedRun], *, training: bool) -> str:
+    """The end of another refusal: what is asked where no run has a held-out score; else ""."""
+    asked = [] if training else [_of_training_alone(run) for run in runs]
+    return f" And {asked[0]}" if asked and all(asked) else ""
+
+
 def told_processes(
     config: Mapping[str, object], settings: Settings, found: Found
 ) -> str | None:

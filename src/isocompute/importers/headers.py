@@ -71,7 +71,7 @@ def head_of(path: Path) -> Head:
     texts = (line.decode("utf-8", "replace").replace("\0", "") for line in first)
     cells = [next(csv.reader([text], delimiter=separator), []) for text in texts]
     names, deep = pivoted(cells) or (cells[0], 1)
-    duplicates = sorted(c for c, count in Counter(names).items() if count > 1)
+    duplicates = sorted(c for c, count in Counter(names).items() if count > 1 and c.strip())
     if duplicates:
         raise InputError(
             f"{path}: column names must be unique, but {', '.join(map(ascii, duplicates))} "

@@ -32,11 +32,15 @@ def plain_keys(
     Those of an evaluation are left out.
     """
     for key, value in config.items():
-        section, _, word = re.sub("[ -]+", "_", key.lower()).replace("/", ".").rpartition(".")
+        section, _, word = _plain(key).replace("/", ".").rpartition(".")
         word = word.removeprefix("train_")
         plain = word if word in words else word.removeprefix("num_")
         if plain in words and not _NOT_OURS.search(section):
             yield key, value
+
+
+def _plain(key: str) -> str:
+    return re.sub("[ -]+", "_", key.lower().replace(" / ", "_per_"))
 
 
 def in_plain_words(config: Mapping[str, object]) -> dict[str, object]:
@@ -51,7 +55,7 @@ def in_plain_words(config: Mapping[str, object]) -> dict[str, object]:
     doubted = set[str]()
     for words in (OWN, GROUPS, ("num_generations",)):
         for key, value in plain_keys(config, words):
-            word = next(w for w in words if re.sub("[ -]+", "_", key.lower()).endswith(w))
+            word = next(w for w in words if _plain(key).endswith(w))
             if key != word and str(found.setdefault(word, value)) != str(value):
                 doubted.add(word)
     return {word: value for word, value in found.items() if word not in doubted}

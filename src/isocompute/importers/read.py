@@ -96,7 +96,7 @@ def _read_file(
     if path.name.lower().endswith(_WORKBOOKS):
         raise InputError(
             f"a log must be text or a tracker's file, but {str(path)!r} is a workbook; save its "
-            "sheet as CSV."
+            "sheets as CSV, in one folder, and give that to fit."
         )
     with open_log(path) as handle:
         try:

@@ -14,6 +14,7 @@ from typing import NamedTuple
 _HEADLINE = re.compile(r"=+ (Epoch|Step) ([0-9]{1,9})/([0-9]{1,9}) =+\s*$")
 _PART = re.compile(r"(Validation|Training) Results:\s*$")
 _NUMBER = re.compile(r"\s*• ([A-Z][\w ]{2,40}): (\S{1,30})( tokens)?\s*$")
+_PRIME = "prime-rl-console"
 _KEYS = {
     ("Validation", "Accuracy"): "validation/accuracy",
     ("Training", "Avg Reward"): "train/reward",
@@ -39,27 +40,33 @@ class Blocks:
     def __init__(self) -> None:
         self._epoch, self._step, self._each = 1, 0, 0
         self._part = ""
-        self._first: int | None = None  # the first update of prime-rl's log
-        self._last: int | None = None
+        self._first: int | None = None  # the number of the first update of prime-rl's log
+        self._done = 0
+        self._held: list[tuple[str, str]] = []  # evaluations that no update has followed
 
-    def _of_prime(self, text: str) -> Block | None:
-        """A number of prime-rl: evaluations stand behind the updates that are done."""
+    def _of_prime(self, text: str) -> list[Block]:
+        """The numbers of prime-rl: evaluations stand behind the updates that are done."""
         if "Evaluated " in text and (match := _EVALUATED.search(text)):
-            return Block(
-                "prime-rl-console", self._done(), f"eval/{match[1]}/avg@{match[2]}", match[3]
-            )
-        if " | Reward: " in text and (match := _DONE.search(text)):
-            self._last = int(match[1])
-            self._first = self._last if self._first is None else self._first
-            return Block("prime-rl-console", self._done(), "reward/all/mean", match[2])
-        return None
+            self._held.append((f"eval/{match[1]}/avg@{match[2]}", match[3]))
+        elif " | Reward: " in text and (match := _DONE.search(text)):
+            step = int(match[1])
+            self._first = step if self._first is None else self._first
+            self._done = step + (self._first != 1)
+            found = self._evaluated(self._done - 1)
+            return [*found, Block(_PRIME, str(self._done), "reward/all/mean", match[2])]
+        return []
 
-    def _done(self) -> str:
-        """Updates of prime-rl's that are done; a log that goes on begins beyond 0 and 1."""
-        return "0" if self._last is None else str(self._last + (self._first != 1))
+    def _evaluated(self, step: int) -> list[Block]:
+        found = [Block(_PRIME, str(step), key, value) for key, value in self._held]
+        self._held = []
+        return found
 
-    def take(self, text: str) -> Block | None:
-        """Take a line; the number in it, if it is one that is read."""
+    def end(self) -> list[Block]:
+        """The evaluations behind the last update."""
+        return self._evaluated(self._done) if self._first is not None else []
+
+    def take(self, text: str) -> list[Block]:
+        """Take a line; the numbers that are read with it."""
         if "=== " in text and (match := _HEADLINE.search(text)):
             number, of = int(match[2]), int(match[3])
             if match[1] == "Epoch":
@@ -74,4 +81,4 @@ class Blocks:
         if match is None or key is None:
             return self._of_prime(text)
         step = str((self._epoch - 1) * self._each + self._step)
-        return Block("nemo-rl-console", step, key, match[2])
+        return [Block("nemo-rl-console", step, key, match[2])]

@@ -10,13 +10,13 @@ import ast
 import contextlib
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO
 
 from isocompute.errors import InputError
 from isocompute.importers.beside import configuration_named
-from isocompute.importers.blocks import Blocks
+from isocompute.importers.blocks import Block, Blocks
 from isocompute.importers.collect import Collector
 from isocompute.importers.configuration import Found, configuration
 from isocompute.importers.ledger import Errors, provenance_of
@@ -118,15 +118,15 @@ def read_console(path: Path, settings: Settings) -> list[ImportedRun]:
                 runs.pending.update(_SAID.findall(said))
             elif ".train_batch_size=" in text or ".rollout.n=" in text:
                 runs.pending.update(_OVERRIDE.findall(text))
-            elif (block := blocks.take(text)) is not None:
-                runs.source = block.source
-                runs.row(block.step, {block.key: block.value}, number)
+            elif found := blocks.take(text):
+                runs.blocks(found, number)
             elif (printed := row_in(text)) is not None:
                 runs.source = printed.source
                 runs.row(printed.step, printed.values, number)
             else:
                 told = told or (text if _TOLD.search(text) else "")
                 runs.pending.update(settings_in(text))
+    runs.blocks(blocks.end(), 0)
     _cut_off(config, "", runs.pending)
     for step, values, at in progress.finish(str(path)):
         runs.source = "trl-console"
@@ -229,6 +229,12 @@ class _Runs:
         if self.first_step is None:
             self.first_step = int(step)
         self.found[-1].row(step, values, number)
+
+    def blocks(self, found: Sequence[Block], number: int) -> None:
+        """Take numbers of an update whose step stands in another line."""
+        for block in found:
+            self.source = block.source
+            self.row(block.step, {block.key: block.value}, number)
 
     def _configure(self, step: int, number: int) -> None:
         now = configuration(self.pending)

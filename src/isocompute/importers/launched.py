@@ -28,6 +28,7 @@ _OVERRIDE = re.compile(rf"(?<![\w./$-])\+{{0,2}}([A-Za-z_]\w*(?:\.\w+)+)={_VALUE
 _KEYWORD = re.compile(rf"(?<![\w.])([a-z]\w{{1,60}})\s*=\s*{_VALUE}(?=\s*[,)])")
 _SET = re.compile(rf"^\s*(?:export )?([A-Za-z_]\w*)={_VALUE}\s*(?:#.*)?$", re.M)
 _USED = re.compile(r"\$\{?([A-Za-z_]\w*)\}?")
+_TELLING = re.compile(r"[a-z].*[-_.0-9]|[-_.0-9].*[a-z]", re.I)  # `grpo` may be any word of it
 _COMMENT = re.compile(r"^\s*#.*$|\s#[^'\"\n]*$", re.M)
 
 
@@ -50,7 +51,7 @@ def configuration_launched(
     for folder in list(path.parents)[: 1 + levels]:
         scripts = [one for home in _FOLDERS for one in _scripts(folder / home)]
         titled = [one for one in scripts if _STARTS.sub("", one.file.stem, count=1) == run]
-        found = titled or [one for one in scripts if run in one.words]
+        found = titled or [one for one in scripts if run in one.words and _TELLING.search(run)]
         if len(found) == 1 and not _contradicts(found[0].said, run):
             return os.path.relpath(found[0].file, path.parent), found[0].said
         if found:

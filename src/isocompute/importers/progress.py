@@ -27,7 +27,8 @@ _BAR = re.compile(
 _LOGGED = re.compile(r"\{'[^\r\n]{1,20000}?'epoch': [^\r\n{}]{1,300}\}")
 OF_MAX = "global_step/max_steps"
 # Unsloth 2025.11, models/_utils.py; transformers 5.23, trainer.py, says it to its logger
-_PLAN = re.compile(r"Total (?:optimization )?steps = ([0-9][0-9,]{0,14})")
+_PLAN = re.compile(r"(Num Epochs|Total (?:optimization )?steps) = ([0-9][0-9,]{0,14})")
+_ENDED = 0.02  # of the highest learning rate, below which a plan was trained to its end
 _NOT_NUMBERS = re.compile(r"(?<![\w'.])(?:nan|-?inf)(?![\w'])")
 
 
@@ -48,12 +49,16 @@ class Progress:
         self._anew = False  # a bar began behind it
         self._cut = 0  # the last line of a first training
         self._again = False  # and rows of training followed
-        self._planned: int | None = None  # updates by a banner, which counts without a bar
+        self._epochs: int | None = None  # and updates by a banner, which counts without a bar
+        self._planned: int | None = None
 
     def take(self, text: str, line: int) -> None:
         """Take a line of text with bars, rows or a banner in it."""
-        if plan := _PLAN.search(text):
-            self._planned = int(plan[1].replace(",", ""))
+        for word, count in _PLAN.findall(text):
+            if word == "Num Epochs":
+                self._epochs = int(count.replace(",", ""))
+            else:
+                self._planned = int(count.replace(",", ""))
         marks = [(m.start(), m) for m in _BAR.finditer(text)]
         marks += [(m.start(), m) for m in _LOGGED.finditer(text)]
         for _, mark in sorted(marks, key=lambda pair: pair[0]):
@@ -87,6 +92,17 @@ class Progress:
                 if self._ended is not None and not self._anew:
                     self._ended.after = step
 
+    def _is_whole(self) -> bool:
+        """Whether the plan of a banner was trained to its end, and not stopped on the way."""
+        trains = [row for row in self._rows if row.trains]
+        if self._ended is None or not trains:
+            return len(trains) == self._planned
+        rates = [rate for row in trains if (rate := number(row.values.get("learning_rate")))]
+        last = number(trains[-1].values.get("learning_rate"))
+        return number(self._ended.values.get("epoch")) == self._epochs or (
+            last is not None and last <= _ENDED * max(rates, default=0.0)
+        )
+
     def finish(self, what: str) -> Iterator[tuple[int, dict[str, object], int]]:
         """(step, values, line) of every row; where the bars do not say it, `epoch` decides.
 
@@ -99,7 +115,7 @@ class Progress:
                 f"{what}: a console must hold one run, but another training begins behind line "
                 f"{at}; split it: head -n {at} {file} > one.log; tail -n +{at + 1} {file} > two.log"
             )
-        if self.total is None and self._planned is not None and self._rows:
+        if self.total is None and self._planned is not None and self._is_whole():
             self.total = self._planned  # every row stands before its end, as the last line does
             for row in (*self._rows, *filter(None, [self._ended])):
                 row.before, row.after = 0, self.total

@@ -233,7 +233,8 @@ TOTAL_TOKENS_KEY, PROMPT_KEY = "perf/total_num_tokens", "prompt_length/mean"
 
 # The update whose policy a score belongs to, where evaluations end later than they began.
 POLICY = re.compile(
-    r"(?:policy|model|weights?)_(?:version|step)$|evaluated_at$|_of_(?:step|update|iter(?:ation)?)$"
+    r"(?:policy|model|weights?)_(?:version|step)$|evaluated_at$|"
+    r"(?:eval|evaluation|val|test|score)_of_(?:step|update|iter(?:ation)?)$"
 )
 
 OF_POLICY = re.compile(rf"^(?:val|eval|test).*(?:{POLICY.pattern})")

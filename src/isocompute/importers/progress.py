@@ -14,7 +14,7 @@ import re
 import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import accumulate, pairwise
 
 import numpy as np
 
@@ -234,6 +234,11 @@ def _by_epoch(
     for _, row, bar in fixed:
         reach[rows.index(row)] = range(bar, bar + 1)
     for of in (True, False):
+        if not of:  # an evaluation stands behind its row of training, and before the next
+            pairs = [*zip(rows, reach, strict=True)]
+            done = accumulate((one.start if row.trains else 0 for row, one in pairs), max)
+            reach = [one if row.trains else range(max(one.start, at), min(one.stop, total + 1))
+                     for (row, one), at in zip(pairs, done, strict=True)]  # fmt: skip
         own = [at for at, row in enumerate(rows) if row.trains == of and reach[at] != range(1)]
         every = _apart([reach[at] for at in own])
         if every is None and any(len(reach[at]) != 1 for at in own):

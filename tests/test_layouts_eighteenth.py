@@ -36,7 +36,12 @@ def of(b_p: int, n: int, seed: int | None) -> dict[tuple[int, int, int | None], 
 
 _OPTIONS = "train --rollout_batch_size {b} --n_samples_per_prompt={n} --seed 7 --save_path /x/{run}"
 _DOTTED = 'run data.train_batch_size={b} actor_rollout_ref.rollout.n={n} data.seed=7 out="/x/{run}"'
-_VARIABLES = "G={n}\nexport B={b}\n# G=99\ngo --rollout-batch-size $B \\\n  --n-samples-per-prompt ${{G}} --seed 7 --to /x/{run}/"
+_VARIABLES = """G={n}
+export B={b}
+# G=99
+go --rollout-batch-size $B \\
+  --n-samples-per-prompt ${{G}} --seed 7 --to /x/{run}/
+"""
 _PYTHON = "GRPOConfig(prompts_per_step={b}, group_size={n}, seed=7, output_dir='x/{run}')"
 
 
@@ -117,7 +122,8 @@ def test_a_count_of_rollouts_is_no_reason_to_ask_for_processes(tmp_path: Path) -
 def test_a_chart_over_rollouts_is_divided(tmp_path: Path, axis: str) -> None:
     steps = [s for s in AT if s]
     head = f'"{axis}","llama-n8 - val/accuracy","llama-n4 - val/accuracy"\n'
-    cells = [(320 * s, score(s, 8), "") for s in steps] + [(160 * s, "", score(s, 4)) for s in steps]
+    cells = [(320 * s, score(s, 8), "") for s in steps]
+    cells += [(160 * s, "", score(s, 4)) for s in steps]
     file = write(tmp_path / "chart.csv", head + "".join(f"{a},{b},{c}\n" for a, b, c in cells))
     sets = ("pattern=n{rollouts_per_problem}", "problems_per_batch=40")
     assert drawn(load(file, MAP, sets)) == {
@@ -142,13 +148,13 @@ def test_a_chart_over_what_is_no_count_of_rollouts_stays_refused(
 
 
 def nemo(n: int, epochs: int = 3, each: int = 20) -> str:
-    text = "📊 Validation Results:\n    • Accuracy: {:.4f}\n".format(score(0, n))
+    text = f"📊 Validation Results:\n    • Accuracy: {score(0, n):.4f}\n"
     for step in range(1, epochs * each + 1):
         if step % each == 1:
             text += f"\n{'=' * 25} Epoch {step // each + 1}/{epochs} {'=' * 25}\n"
         text += f"\n{'=' * 25} Step {(step - 1) % each + 1}/{each} {'=' * 25}\n"
         if step % 10 == 0:
-            text += "📊 Validation Results:\n    • Accuracy: {:.4f}\n".format(score(step, n))
+            text += f"📊 Validation Results:\n    • Accuracy: {score(step, n):.4f}\n"
             text += "    • Average response length: 80.5 tokens\n    • Samples processed: 9\n"
         text += "📊 Training Results:\n  • Loss: 0.1\n  • Avg Reward: 0.3000\n"
     return text
@@ -167,7 +173,8 @@ def prime(first: int, begin: int = 0, start: str = "") -> str:
     text = start
     for step in range(begin + first, 31 + first):
         if (step - first) % 10 == 0:
-            text += f"09:00:00 SUCCESS Evaluated m500 in 9.1s (Avg@4={score(step - first, 8)}, P: 1)\n"
+            at = score(step - first, 8)
+            text += f"09:00:00 SUCCESS Evaluated m500 in 9.1s (Avg@4={at}, Pass@2: 1)\n"
         if step < 30 + first:
             text += f"09:00:01 SUCCESS Step {step} | Time: 4.1s | Reward: 0.3 | Throughput: 2\n"
     return text
@@ -175,7 +182,8 @@ def prime(first: int, begin: int = 0, start: str = "") -> str:
 
 @pytest.mark.parametrize("first", [0, 1])
 def test_evaluations_stand_behind_the_updates_that_are_done(tmp_path: Path, first: int) -> None:
-    config = "batch_size = 320\nrollouts_per_example = 8\nseed = 3\n[eval]\nrollouts_per_example = 4\n"
+    config = "batch_size = 320\nrollouts_per_example = 8\nseed = 3\n"
+    config += "[eval]\nrollouts_per_example = 4\n"
     write(tmp_path / "n8" / "configs" / "orch.toml", config)
     write(tmp_path / "n8" / "logs" / "orchestrator.log", prime(first))
     (curve,) = load(tmp_path)
@@ -202,10 +210,10 @@ def epochs(n: int = 8, *, last: int = 50, every: int = 2, rate: float = 1.0, end
             f"We will change the batch size of 1 to the `num_generations` of {n}\n"
             f"{{'eval_loss': 0.1, 'eval_reward': {score(0, n)}, 'epoch': 0}}\n")  # fmt: skip
     for s in range(every, last + 1, every):
-        lr = rate * (1 - s / 50)
-        text += f"{{'loss': 0.1, 'learning_rate': {lr}, 'reward': 0.3, 'epoch': {round(s / 50, 1)}}}\n"
+        row, at = f"'learning_rate': {rate * (1 - s / 50)}, 'reward': 0.3", round(s / 50, 1)
+        text += f"{{'loss': 0.1, {row}, 'epoch': {at}}}\n"
         if s % 10 == 0:
-            text += f"{{'eval_reward': {score(s, n)}, 'epoch': {round(s / 50, 1)}}}\n"
+            text += f"{{'eval_reward': {score(s, n)}, 'epoch': {at}}}\n"
     return text + end
 
 

@@ -38,7 +38,7 @@ _OPTIONS = "train --rollout_batch_size {b} --n_samples_per_prompt={n} --seed 7 -
 _DOTTED = 'run data.train_batch_size={b} actor_rollout_ref.rollout.n={n} data.seed=7 out="/x/{run}"'
 _VARIABLES = """G={n}
 export B={b}
-# G=99
+# was: --seed 99
 go --rollout-batch-size $B \\
   --n-samples-per-prompt ${{G}} --seed 7 --to /x/{run}/
 """
@@ -81,6 +81,19 @@ def test_a_script_that_may_be_another_s_is_not_read(
     )
 
 
+@pytest.mark.parametrize("file", ["run-llama-n4.sh", "launch_llama-n4.sbatch"])
+def test_a_script_may_bear_the_name_alone(tmp_path: Path, file: str) -> None:
+    write(log(tmp_path, "llama-n4", 4) / file, _OPTIONS.format(b=40, n=4, run="out"))
+    assert drawn(load(tmp_path, MAP)) == of(40, 4, 7)
+
+
+def test_a_configuration_of_the_run_goes_before_a_script(tmp_path: Path) -> None:
+    write(log(tmp_path, "llama-n4", 4) / "llama-n4.sh", _OPTIONS.format(b=40, n=4, run="x"))
+    write(tmp_path / "configs" / "llama-n4.json", '{"prompts_per_step": 64, "group_size": 4}')
+    lines(tmp_path / "other.jsonl", [{"note": 1}])
+    assert drawn(load(tmp_path, MAP)) == of(64, 4, None)
+
+
 def test_a_file_beside_the_log_goes_before_a_script(tmp_path: Path) -> None:
     write(log(tmp_path, "llama-n4", 4) / "llama-n4.sh", _OPTIONS.format(b=40, n=4, run="x"))
     write(tmp_path / "llama-n4.json", '{"prompts_per_step": 64, "group_size": 4, "seed": 1}')
@@ -113,6 +126,16 @@ def test_a_count_of_rollouts_is_no_reason_to_ask_for_processes(tmp_path: Path) -
     told = refused(tmp_path, MAP, ("rollouts_per_problem=8",))
     assert "processes" not in told
     assert "--set problems_per_batch=40, if that holds (B_p is 40 by the 320 rollouts" in told
+
+
+def test_counts_that_differ_give_no_number_for_all(tmp_path: Path) -> None:
+    for i in (1, 2):
+        rows = [{"step": s, "rollout_count": 320 * i, "val/accuracy": score(s, i)}
+                for s in range(12)]  # fmt: skip
+        lines(tmp_path / f"log{i}x.jsonl", rows)
+    told = refused(tmp_path, MAP, ("rollouts_per_problem=8",))
+    assert "processes" not in told
+    assert "write runs.csv beside the logs" in told
 
 
 # A chart over rollouts.
@@ -203,14 +226,15 @@ def test_a_prime_rl_console_that_goes_on_does_not_begin_at_0(tmp_path: Path) -> 
     assert by_split["validation"] == [10, 20, 30]
 
 
-def epochs(n: int = 8, *, last: int = 50, every: int = 2, rate: float = 1.0, end: str = "") -> str:
+def epochs(n: int = 8, *, last: int = 50, every: int = 2, rate: bool = False, end: str = "") -> str:
     """A console without a bar: 50 updates in an epoch of two digits, evaluated every tenth."""
     text = ("   \\\\   /|    Num examples = 200 | Num Epochs = 1 | Total steps = 50\n"
             f"\\        /    Data Parallel GPUs = 1 | Total batch size ({n} x 4 x 1) = {4 * n}\n"
             f"We will change the batch size of 1 to the `num_generations` of {n}\n"
             f"{{'eval_loss': 0.1, 'eval_reward': {score(0, n)}, 'epoch': 0}}\n")  # fmt: skip
     for s in range(every, last + 1, every):
-        row, at = f"'learning_rate': {rate * (1 - s / 50)}, 'reward': 0.3", round(s / 50, 1)
+        rates, at = (1e-6 if rate else 1 - s / 50), round(s / 50, 1)
+        row = f"'learning_rate': {rates}, 'reward': 0.3"
         text += f"{{'loss': 0.1, {row}, 'epoch': {at}}}\n"
         if s % 10 == 0:
             text += f"{{'eval_reward': {score(s, n)}, 'epoch': {at}}}\n"
@@ -232,7 +256,9 @@ def test_rows_without_a_bar_are_placed_by_epochs_of_a_whole_plan(tmp_path: Path)
 
 
 @pytest.mark.parametrize(("text", "reads"), [
-    (epochs(last=24, end=_END % 0.48), False),  # stopped on the way: 50 are not 0.48 epochs
+    (epochs(last=24, end=_END % 0.5), False),  # stopped on the way: 50 are not half an epoch
+    (epochs(rate=True, end=_END % 1.0), True),  # a constant rate, and all epochs
+    (epochs(rate=True, end=_END % 0.9), False),
     (epochs(end=""), False),  # killed, as far as its end tells
     (epochs(end=_END % 0.99), True),  # its learning rate came to its end
     (epochs(every=1), True),  # a row for every update
@@ -245,6 +271,20 @@ def test_a_plan_that_was_not_trained_to_its_end_places_nothing(
         assert load(tmp_path)[0].rollouts_K.tolist() == [320 * k for k in range(6)]
     else:
         assert "no bar" in refused(tmp_path) or "give the trainer_state.json" in refused(tmp_path)
+
+
+def test_evaluations_that_may_stand_at_several_distances_are_not_placed(tmp_path: Path) -> None:
+    text = epochs(every=25, end=_END % 1.0).replace("'eval_reward': 0.2,", "'eval_reward': 0.9,")
+    shown = [line for line in text.splitlines() if "eval_" not in line]
+    shown[4:4] = ["{'eval_reward': 0.2, 'epoch': 0.2}", "{'eval_reward': 0.3, 'epoch': 0.4}"]
+    write(tmp_path / "a.out", "\n".join(shown) + "\n")
+    assert "their epochs do not tell their steps" in refused(tmp_path)
+
+
+def test_a_seed_is_not_taken_from_a_script_of_another_n(tmp_path: Path) -> None:
+    write(tmp_path / "gemma-x.out", epochs(end=_END % 1.0))
+    write(tmp_path / "gemma-x.py", "GRPOConfig(num_generations=16, seed=5)")
+    assert drawn(load(tmp_path)) == {(4, 8, None): [320 * k for k in range(6)]}
 
 
 # Tables: a title above, and all that fit will ask for.

@@ -165,6 +165,8 @@ def test_a_table_beside_its_arguments_is_a_log_whose_scores_may_be_late(
     (curve,) = load(tmp_path, maps, sets)
     assert drawn([curve]) == of(40, 8, 3)
     assert curve.score_K.tolist() == [score(s, 8) for s in AT]
+    (run,) = read_log(tmp_path, settings=load_settings([*sets], [*maps]))
+    assert run.n_errors == 0
 
 
 def test_a_named_column_of_steps_is_handed_over(tmp_path: Path) -> None:

@@ -237,7 +237,7 @@ POLICY = re.compile(
     r"(?:eval|evaluation|val|test|score)_of_(?:step|update|iter(?:ation)?)$"
 )
 
-OF_POLICY = re.compile(rf"^(?:val|eval|test).*(?:{POLICY.pattern})")
+OF_POLICY = re.compile(rf"^(?=val|eval|test).*(?:{POLICY.pattern})")
 
 # The same in tables, where a script filled the last score down.
 MEASURED_AT = re.compile(

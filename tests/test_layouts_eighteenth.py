@@ -226,14 +226,16 @@ def test_a_prime_rl_console_that_goes_on_does_not_begin_at_0(tmp_path: Path) -> 
     assert by_split["validation"] == [10, 20, 30]
 
 
-def epochs(n: int = 8, *, last: int = 50, every: int = 2, rate: bool = False, end: str = "") -> str:
+def epochs(
+    n: int = 8, *, last: int = 50, every: int = 2, rate: bool = False, end: str = "", digits: int = 1
+) -> str:
     """A console without a bar: 50 updates in an epoch of two digits, evaluated every tenth."""
     text = ("   \\\\   /|    Num examples = 200 | Num Epochs = 1 | Total steps = 50\n"
             f"\\        /    Data Parallel GPUs = 1 | Total batch size ({n} x 4 x 1) = {4 * n}\n"
             f"We will change the batch size of 1 to the `num_generations` of {n}\n"
             f"{{'eval_loss': 0.1, 'eval_reward': {score(0, n)}, 'epoch': 0}}\n")  # fmt: skip
     for s in range(every, last + 1, every):
-        rates, at = (1e-6 if rate else 1 - s / 50), round(s / 50, 1)
+        rates, at = (1e-6 if rate else 1 - s / 50), round(s / 50, digits)
         row = f"'learning_rate': {rates}, 'reward': 0.3"
         text += f"{{'loss': 0.1, {row}, 'epoch': {at}}}\n"
         if s % 10 == 0:
@@ -256,7 +258,7 @@ def test_rows_without_a_bar_are_placed_by_epochs_of_a_whole_plan(tmp_path: Path)
 
 
 @pytest.mark.parametrize(("text", "reads"), [
-    (epochs(last=24, end=_END % 0.5), False),  # stopped on the way: 50 are not half an epoch
+    (epochs(last=25, every=5, digits=2, end=_END % 0.5), False),  # stopped: 50 are no half epoch
     (epochs(rate=True, end=_END % 1.0), True),  # a constant rate, and all epochs
     (epochs(rate=True, end=_END % 0.9), False),
     (epochs(end=""), False),  # killed, as far as its end tells
@@ -274,9 +276,9 @@ def test_a_plan_that_was_not_trained_to_its_end_places_nothing(
 
 
 def test_evaluations_that_may_stand_at_several_distances_are_not_placed(tmp_path: Path) -> None:
-    text = epochs(every=25, end=_END % 1.0).replace("'eval_reward': 0.2,", "'eval_reward': 0.9,")
+    text = epochs(every=25, end=_END % 1.0)
     shown = [line for line in text.splitlines() if "eval_" not in line]
-    shown[4:4] = ["{'eval_reward': 0.2, 'epoch': 0.2}", "{'eval_reward': 0.3, 'epoch': 0.4}"]
+    shown[3:3] = ["{'eval_reward': 0.2, 'epoch': 0.2}", "{'eval_reward': 0.3, 'epoch': 0.4}"]
     write(tmp_path / "a.out", "\n".join(shown) + "\n")
     assert "their epochs do not tell their steps" in refused(tmp_path)
 

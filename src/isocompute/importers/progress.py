@@ -231,8 +231,6 @@ def _by_epoch(
     ]  # fmt: skip
     begun = rows.index(trains[0])
     reach = [range(1) if at < begun and one.start == 0 else one for at, one in enumerate(reach)]
-    for _, row, bar in fixed:
-        reach[rows.index(row)] = range(bar, bar + 1)
     for of in (True, False):
         if not of:  # an evaluation stands behind its row of training, and before the next
             pairs = [*zip(rows, reach, strict=True)]

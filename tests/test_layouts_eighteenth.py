@@ -227,7 +227,8 @@ def test_a_prime_rl_console_that_goes_on_does_not_begin_at_0(tmp_path: Path) -> 
 
 
 def epochs(
-    n: int = 8, *, last: int = 50, every: int = 2, rate: bool = False, end: str = "", digits: int = 1
+    n: int = 8, *, last: int = 50, every: int = 2, rate: bool = False, end: str = "",
+    digits: int = 1,
 ) -> str:
     """A console without a bar: 50 updates in an epoch of two digits, evaluated every tenth."""
     text = ("   \\\\   /|    Num examples = 200 | Num Epochs = 1 | Total steps = 50\n"
@@ -258,7 +259,7 @@ def test_rows_without_a_bar_are_placed_by_epochs_of_a_whole_plan(tmp_path: Path)
 
 
 @pytest.mark.parametrize(("text", "reads"), [
-    (epochs(last=25, every=5, digits=2, end=_END % 0.5), False),  # stopped: 50 are no half epoch
+    (epochs(last=25, every=1, digits=2, end=_END % 0.5), False),  # stopped: not 50
     (epochs(rate=True, end=_END % 1.0), True),  # a constant rate, and all epochs
     (epochs(rate=True, end=_END % 0.9), False),
     (epochs(end=""), False),  # killed, as far as its end tells

@@ -42,7 +42,6 @@ from isocompute.errors import InputError
 from isocompute.importers.called import may_be_setting
 from isocompute.importers.configuration import configuration, processes_of
 from isocompute.importers.headers import head_of
-from isocompute.importers.launched import configuration_launched
 from isocompute.importers.listed import NAMING, runs_listed
 from isocompute.importers.reading import (
     MAX_LINE_BYTES,
@@ -200,14 +199,20 @@ def configuration_named(path: Path, run: str) -> tuple[str, Mapping[str, object]
                 if file.is_file() and file.stat().st_size <= MAX_LINE_BYTES:
                     return os.path.relpath(file, path.parent), _content(file)
     there = _of_wandb(path.parent, path.parent.stat().st_mtime_ns)
+    named: tuple[str, Mapping[str, object]] | None
     named = next((one for one in there if run in _names_in(one[1])), None)
-    return named or configuration_launched(path, _HISTORY.sub("", run), _LEVELS)
+    if named is None:
+        from isocompute.importers.launched import configuration_launched
+
+        named = configuration_launched(path, _HISTORY.sub("", run), _LEVELS)
+    return named
 
 
 @lru_cache(maxsize=16)
 def _of_configurations(folder: Path, _changed: int) -> list[Path]:
     """Folders of configurations in a folder, by their names."""
-    return [one for one in sorted(folder.iterdir()) if "conf" in one.name.lower() and one.is_dir()]
+    named = sorted(name for name in os.listdir(folder) if "conf" in name.lower())
+    return [home for name in named if (home := folder / name).is_dir()]
 
 
 @lru_cache(maxsize=8)

@@ -14,6 +14,8 @@ from typing import NamedTuple
 _HEADLINE = re.compile(r"=+ (Epoch|Step) ([0-9]{1,9})/([0-9]{1,9}) =+\s*$")
 _PART = re.compile(r"(Validation|Training) Results:\s*$")
 _NUMBER = re.compile(r"\s*• ([A-Z][\w ]{2,40}): (\S{1,30})( tokens)?\s*$")
+_MARKS = frozenset("=📊•")
+_NONE: list[Block] = []
 _PRIME = "prime-rl-console"
 _KEYS = {
     ("Validation", "Accuracy"): "validation/accuracy",
@@ -67,6 +69,8 @@ class Blocks:
 
     def take(self, text: str) -> list[Block]:
         """Take a line; the numbers that are read with it."""
+        if not (text.lstrip()[:1] in _MARKS or "Evaluated " in text or " Reward: " in text):
+            return _NONE  # as nearly all lines of a console
         if "=== " in text and (match := _HEADLINE.search(text)):
             number, of = int(match[2]), int(match[3])
             if match[1] == "Epoch":

@@ -5,7 +5,7 @@ Keys are those of each trainer's own sources, at the versions that `docs/trainer
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from isocompute.importers.plain_words import (
@@ -98,11 +98,9 @@ _TRAINERS = (
     )),
     # a table of runs in the words of this package
     _Words("problems_per_batch", "rollouts_per_problem", "steps", False),
-    # loops of one's own, in words that mean nothing else
-    *(_Words(batch, group, None, False) for batch in OWN for group in GROUPS),
-    # prime-rl's orchestrator logs its configuration without the prefix
-    _Words("batch_size", "group_size", "max_steps", True, mark="max_off_policy_steps"),
 )
+# prime-rl's orchestrator logs its configuration without the prefix
+_LAST = _Words("batch_size", "group_size", "max_steps", True, mark="max_off_policy_steps")
 # GPUs of a node and nodes: verl 0.9 and EasyR1 0.3.2 (trainer), NeMo-RL (cluster).
 _GPUS = (
     ("trainer.n_gpus_per_node", "trainer.nnodes"), ("cluster.gpus_per_node", "cluster.num_nodes"),
@@ -182,7 +180,7 @@ def _said(config: Mapping[str, object]) -> Found:
     if n := whole(config.get("grpo_samples")):
         return _torchtune(config, n, seed)
     part: Found | None = None
-    for words in _TRAINERS:
+    for words in (*_TRAINERS, *_of_ones_own(config), _LAST):
         batch, group = whole(config.get(words.batch)), whole(config.get(words.group))
         if not (batch or group) or (words.mark is not None and words.mark not in config):
             continue
@@ -197,6 +195,13 @@ def _said(config: Mapping[str, object]) -> Found:
     # transformers' trainer_state.json and ms-swift say the plan and nothing of the batch
     planned = whole(config.get("max_steps")) or None
     return part or Found(seed=seed, steps=planned, window=whole(config.get("logging_steps")) or 1)
+
+
+def _of_ones_own(config: Mapping[str, object]) -> Iterator[_Words]:
+    """Words of loops of one's own that mean nothing else, as far as a configuration has them."""
+    batches = [word for word in OWN if word in config] or OWN[:1]
+    groups = [word for word in GROUPS if word in config] or GROUPS[:1]
+    return (_Words(batch, group, None, False) for batch in batches for group in groups)
 
 
 def _torchtune(config: Mapping[str, object], n: int, seed: int | None) -> Found:
@@ -348,8 +353,9 @@ def problems_of(responses: int, n: int, what: str, by: str = "n") -> int:
 # Settings that rows repeat; a run has one value of each.
 IN_ROWS = frozenset(
     {word for words in _TRAINERS for word in (words.batch, words.group)} - {"batch_size"}
-    | {*LOG2, RESPONSES, "num_generations", "generation_batch_size", "seed", "num_iterations",
-       "gradient_accumulation_steps", "steps_per_generation", "per_device_train_batch_size"}
+    | {*OWN, *GROUPS, *LOG2, RESPONSES, "num_generations", "generation_batch_size", "seed",
+       "num_iterations", "gradient_accumulation_steps", "steps_per_generation",
+       "per_device_train_batch_size"}
 )  # fmt: skip
 
 

@@ -49,7 +49,9 @@ def configuration_launched(
         levels: folders above the log's that are looked into.
     """
     for folder in list(path.parents)[: 1 + levels]:
-        scripts = [one for home in _FOLDERS for one in _scripts(folder / home)]
+        scripts = _scripts(folder, folder.stat().st_mtime_ns)
+        if not scripts:
+            continue
         titled = [one for one in scripts if _STARTS.sub("", one.file.stem, count=1) == run]
         found = titled or [one for one in scripts if run in one.words and _TELLING.search(run)]
         if len(found) == 1 and not _contradicts(found[0].said, run):
@@ -59,15 +61,13 @@ def configuration_launched(
     return None
 
 
-def _scripts(folder: Path) -> list[_Script]:
-    return _read(folder, folder.stat().st_mtime_ns) if folder.is_dir() else []
-
-
 @lru_cache(maxsize=32)
-def _read(folder: Path, _changed: int) -> list[_Script]:
-    """Scripts of a folder that say B_p or n."""
-    files = [file for file in sorted(folder.iterdir()) if file.suffix in _ENDINGS][:_MOST]
-    files = [file for file in files if file.is_file() and file.stat().st_size < _LONGEST]
+def _scripts(folder: Path, _changed: int) -> list[_Script]:
+    """Scripts of a folder, and of those for scripts in it, that say B_p or n."""
+    homes = [home for name in _FOLDERS if (home := folder / name).is_dir()]
+    named = [home / name for home in homes for name in sorted(os.listdir(home))
+             if name.endswith(_ENDINGS)]  # fmt: skip
+    files = [file for file in named[:_MOST] if file.is_file() and file.stat().st_size < _LONGEST]
     read = [(file, file.read_text("utf-8", "replace")) for file in files]
     scripts = [_Script(file, _words(text), said_in(text)) for file, text in read]
     return [one for one in scripts if _tells(one.said)]

@@ -284,6 +284,18 @@ def test_evaluations_that_may_stand_at_several_distances_are_not_placed(tmp_path
     assert "their epochs do not tell their steps" in refused(tmp_path)
 
 
+def test_bars_choose_among_distances_that_rounded_epochs_leave(tmp_path: Path) -> None:
+    def bar(step: int) -> str:
+        return f" {step}%|##  | {step}/100 [00:01<00:01, 1.0s/it]\n"
+
+    rows = [f"{{'loss': 0.{i}, 'reward': 0.{i}, 'epoch': {round(i / 4 + 0.01, 1)}}}\n"
+            for i in (1, 2, 3, 4)]  # fmt: skip
+    text = bar(0) + rows[0] + rows[1] + bar(50) + rows[2] + rows[3] + bar(100) + _END % 1.0
+    write(tmp_path / "a.log", text)
+    (run,) = read_log(tmp_path)
+    assert run.series[0].step_K.tolist() == [25, 50, 75, 100]
+
+
 def test_a_seed_is_not_taken_from_a_script_of_another_n(tmp_path: Path) -> None:
     write(tmp_path / "gemma-x.out", epochs(end=_END % 1.0))
     write(tmp_path / "gemma-x.py", "GRPOConfig(num_generations=16, seed=5)")

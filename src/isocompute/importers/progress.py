@@ -12,7 +12,7 @@ import ast
 import math
 import re
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 
@@ -238,7 +238,7 @@ def _by_epoch(
             reach = [one if row.trains else range(max(one.start, at), min(one.stop, total + 1))
                      for (row, one), at in zip(pairs, done, strict=True)]  # fmt: skip
         own = [at for at, row in enumerate(rows) if row.trains == of and reach[at] != range(1)]
-        every = _apart([reach[at] for at in own])
+        every = _apart([reach[at] for at in own], {bar / at for at, _, bar in fixed if of})
         if every is None and any(len(reach[at]) != 1 for at in own):
             return None
         for nth, at in enumerate(own, 1):
@@ -250,14 +250,19 @@ def _by_epoch(
     return steps if fit and all(a < b for a, b in pairwise(order)) else None
 
 
-def _apart(reach: Sequence[range]) -> int | None:
+def _apart(reach: Sequence[range], told: Collection[float] = ()) -> int | None:
     """The distance at which rows stand evenly, each within what its epoch leaves; None without one.
+
+    `told`: by bars, which choose among several.
 
     >>> _apart([range(4, 7), range(9, 12), range(14, 17)]), _apart([range(1, 4), range(1, 7)])
     (5, None)
+    >>> _apart([range(1, 4), range(1, 7)], {3.0})
+    3
     """
     first = reach[0] if reach else ()
     found = [k for k in first if k and all(k * at in one for at, one in enumerate(reach, 1))]
+    found = found if len(found) == 1 or len({*told}) != 1 else [k for k in found if k in told]
     return found[0] if len(found) == 1 else None
 
 

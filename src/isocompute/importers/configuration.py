@@ -5,7 +5,7 @@ Keys are those of each trainer's own sources, at the versions that `docs/trainer
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from isocompute.importers.plain_words import (
@@ -14,6 +14,7 @@ from isocompute.importers.plain_words import (
     RESPONSES,
     by_unit,
     in_plain_words,
+    pairs_in,
     plain_keys,
 )
 from isocompute.importers.powers import LOG2, raised
@@ -180,7 +181,8 @@ def _said(config: Mapping[str, object]) -> Found:
     if n := whole(config.get("grpo_samples")):
         return _torchtune(config, n, seed)
     part: Found | None = None
-    for words in (*_TRAINERS, *_of_ones_own(config), _LAST):
+    own = (_Words(batch, group, None, False) for batch, group in pairs_in(config))
+    for words in (*_TRAINERS, *own, _LAST):
         batch, group = whole(config.get(words.batch)), whole(config.get(words.group))
         if not (batch or group) or (words.mark is not None and words.mark not in config):
             continue
@@ -195,13 +197,6 @@ def _said(config: Mapping[str, object]) -> Found:
     # transformers' trainer_state.json and ms-swift say the plan and nothing of the batch
     planned = whole(config.get("max_steps")) or None
     return part or Found(seed=seed, steps=planned, window=whole(config.get("logging_steps")) or 1)
-
-
-def _of_ones_own(config: Mapping[str, object]) -> Iterator[_Words]:
-    """Words of loops of one's own that mean nothing else, as far as a configuration has them."""
-    batches = [word for word in OWN if word in config] or OWN[:1]
-    groups = [word for word in GROUPS if word in config] or GROUPS[:1]
-    return (_Words(batch, group, None, False) for batch in batches for group in groups)
 
 
 def _torchtune(config: Mapping[str, object], n: int, seed: int | None) -> Found:

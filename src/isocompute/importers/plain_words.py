@@ -24,6 +24,13 @@ GROUPS = (*(
 _NOT_OURS = re.compile(r"(?:^|[._])(?:eval|val|test|quant|lora|moe)", re.I)
 
 
+def pairs_in(config: Mapping[str, object]) -> Iterator[tuple[str, str]]:
+    """Words for B_p and n, as far as a configuration has them."""
+    batches = [word for word in OWN if word in config] or OWN[:1]
+    groups = [word for word in GROUPS if word in config] or GROUPS[:1]
+    return ((batch, group) for batch in batches for group in groups)
+
+
 def plain_keys(
     config: Mapping[str, object], words: Sequence[str]
 ) -> Iterator[tuple[str, object]]:

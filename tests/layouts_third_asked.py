@@ -90,6 +90,8 @@ SECOND: dict[str, tuple[str, Ask]] = {
         asking(columns={"eval/accuracy": "avg@4"}),
     ),
     "no_step_zero": (_NAMES, BY_NAME),
+    "nemo_rl_console": (_NAMES, BY_NAME),
+    "prime_rl_console": (_NAMES, BY_NAME),
 }
 _CONSOLE = r"holds nothing of them; give what its tracker wrote"
 # Where a table of one's own, or a corrected one, is the cure.
@@ -104,9 +106,7 @@ REWRITTEN = {
     "steps_of_samples": r"consumed_samples is the same number in every row; .*write a table",
     "error_rate": r"not read: eval/error_rate\).*--map KEY=avg",
     "appended_runs": r"`problems_per_batch` and `rollouts_per_problem` must be known",
-    **dict.fromkeys(
-        ("skyrl_console", "nemo_rl_console", "prime_rl_console", "openrlhf_console"), _CONSOLE,
-    ),
+    **dict.fromkeys(("skyrl_console", "openrlhf_console"), _CONSOLE),
 }  # fmt: skip
 REFUSED = {name: line for name, (line, _) in SECOND.items()} | REWRITTEN
 

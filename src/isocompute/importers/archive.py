@@ -24,7 +24,7 @@ from isocompute.importers.asking import (
     first_error,
     require_configuration,
 )
-from isocompute.importers.doubts import refuse_doubts
+from isocompute.importers.doubts import also_held_out, refuse_doubts
 from isocompute.importers.identity import named_apart, settle_runs
 from isocompute.importers.read import read_log
 from isocompute.importers.runs import (
@@ -126,7 +126,11 @@ def store_runs(
             f"{likely_scores(runs)}.{no_reward(runs) or also_asked(runs)}"
         )
     settings = settings or Settings()
-    require_configuration(kept)
+    try:
+        require_configuration(kept)
+    except InputError as error:
+        held_out = also_held_out(kept, training=settings.split is not None)
+        raise InputError(f"{error}{held_out}") from None
     database = Database(folder, create=True)
     try:
         with database.write() as connection:

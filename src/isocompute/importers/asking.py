@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from isocompute.errors import InputError
-from isocompute.importers.called import YOURS, by_maps, is_batch, is_called, mapping
+from isocompute.importers.called import YOURS, by_maps, counts_step, is_batch, is_called, mapping
 from isocompute.importers.plain_words import unit_of
 from isocompute.importers.runs import ImportedRun
 from isocompute.importers.scored import left_out, likely_key, mapped
@@ -16,8 +16,8 @@ from isocompute.importers.settings import Settings
 
 _N = "rollouts_per_problem"
 _SETTINGS = ("problems_per_batch", _N)
-_EACH = "B_p is "  # begins the note of a log that has the batch of each process alone
-_TOLD = " with your own number (one for all runs)"
+_EACH = re.compile(r"B_p is [0-9]+ \(")  # the note of a log with the batch of each process alone
+_BY_COUNT = re.compile(r"B_p is ([0-9]+) by the .*")  # and of one that counts what a step took
 
 
 def pattern_for(runs: Sequence[ImportedRun]) -> str | None:
@@ -132,11 +132,14 @@ def _cure(runs: Sequence[ImportedRun], missing: Sequence[str]) -> str:
         return f"{_sets(missing)} or --map KEY={missing[0]}, whichever is right ({doubt})"
     if maps := _maps(keys, missing):
         return maps
+    counted = [found for note in notes if (found := _BY_COUNT.fullmatch(note))]
+    if missing == [*_SETTINGS[:1]] and len({found[1] for found in counted}) == 1:
+        return f"--set problems_per_batch={counted[0][1]}, if that holds ({counted[0][0]})"
     told = per_rollout(lacking) if "problems_per_batch" in missing else None
     pattern = pattern_for(runs)
     if missing == in_place(missing, runs, pattern):
-        return _both(pattern, _sets(missing), missing, told)
-    each = next(note for note in notes if note.startswith(_EACH))
+        return _both(pattern, missing, keys, told)
+    each = next(note for note in notes if _EACH.match(note))
     by_n = "" if pattern is None else f"--set pattern='{pattern}', as the names seem to say, and "
     return (f"{by_n}--set processes={YOURS['processes']} with your own number: the processes that "
             f"train, one to a GPU, without those of a server of vLLM ({each})")
@@ -151,22 +154,23 @@ def in_place(
     """
     lacking = [run for run in runs if run.problems_per_batch is None]
     told = pattern is not None and "{problems_per_batch}" in pattern
-    each = all(any(note.startswith(_EACH) for note in run.notes) for run in lacking)
+    each = all(any(_EACH.match(note) for note in run.notes) for run in lacking)
     return ["processes" if name == _SETTINGS[0] and each and lacking and not told else name
             for name in missing]  # fmt: skip
 
 
 def _maps(keys: Sequence[str], missing: Sequence[str]) -> str:
     """`--map` for what is missing, where keys seem to hold all of it; "" where they do not."""
-    there = {n: k for n in missing if (k := next((k for k in keys if is_called(k, n)), None))}
     batch = next((key for key in keys if is_batch(key)), None)
+    keys = [key for key in keys if not is_batch(key) or is_called(key, "problems_per_batch")]
+    there = {n: k for n in missing if (k := next((k for k in keys if is_called(k, n)), None))}
     if batch is not None and "problems_per_batch" in missing and _N in there:
         there = {"problems_per_batch": batch, **there}
     if batch is not None and not there and [*missing] == [_N]:  # n = B / B_p
-        sets = f"{_sets(missing)}{_TOLD}"
-        return f"{mapping(batch, 'batch_size')} if it counts responses, or {sets}"
-    if batch is not None and unit_of(batch, keys) and [*missing] == ["problems_per_batch"]:
-        return f"{by_maps({'problems_per_batch': batch})}, or {_sets(missing)}{_TOLD}"
+        return f"{mapping(batch, 'batch_size')} if it counts responses, or {_own(missing)}"
+    counts = batch is not None and (unit_of(batch, keys) or counts_step(batch))
+    if batch is not None and counts and [*missing] == ["problems_per_batch"]:
+        return f"{by_maps({'problems_per_batch': batch})}, or {_own(missing)}"
     return by_maps(there) if len(there) == len(missing) else ""
 
 
@@ -174,8 +178,17 @@ def _sets(missing: Sequence[str]) -> str:
     return " ".join(f"--set {n}={YOURS[n]}" for n in missing)
 
 
+def _own(missing: Sequence[str]) -> str:
+    """The numbers that only the user knows; a setting says one for all runs."""
+    sets, names = _sets(missing), ",".join(missing)
+    if "processes" in missing:
+        return f"{sets} with your own number (one for all runs)"
+    return (f"{sets} with your own number (one for all runs; where they differ, write runs.csv "
+            f"beside the logs, with the columns run,{names})")  # fmt: skip
+
+
 def _both(
-    named: str | None, sets: str, missing: Sequence[str], per_n: int | None = None
+    named: str | None, missing: Sequence[str], keys: Sequence[str], per_n: int | None = None
 ) -> str:
     if named:
         given = f"--set pattern='{named}'"
@@ -183,11 +196,11 @@ def _both(
             return (f"{given} and --set problems_per_batch={per_n}, if the batch in the names "
                     f"counts rollouts, as it seems to (it is {per_n} times n in all)")
         if unsaid := [n for n in missing if f"{{{n}}}" not in named]:
-            return f"{given}, as the names seem to say, and {_sets(unsaid)}{_TOLD}"
-        return f"{given} where the names say it, as they seem to, or {sets}"
+            return f"{given}, as the names seem to say, and {_maps(keys, unsaid) or _own(unsaid)}"
+        return f"{given} where the names say it, as they seem to, or {_sets(missing)}"
     short = {"problems_per_batch": "bp", "rollouts_per_problem": "n"}
     pattern = "_".join(f"{short[n]}{{{n}}}" for n in missing)
-    return f"{sets}{_TOLD}, or --set pattern='{pattern}' if the names of files or runs say it"
+    return f"{_own(missing)}, or --set pattern='{pattern}' if the names of files or runs say it"
 
 
 def also_asked(runs: Sequence[ImportedRun]) -> str:
@@ -196,6 +209,7 @@ def also_asked(runs: Sequence[ImportedRun]) -> str:
     >>> also_asked([])
     ''
     """
+    runs = [run for run in runs if run.n_rows] or runs  # MLflow's parents have none
     missing = [n for n in _SETTINGS if any(getattr(run, n) is None for run in runs)]
     if not missing:
         return ""
@@ -223,7 +237,7 @@ def also_asked_of(
     if not (missing := [word for word, value in known if value is None]):
         return score
     named = _pattern(path, name, [*missing, "seed"], folders=True)
-    return score + _nor(missing, _maps(keys, missing) or _both(named, _sets(missing), missing))
+    return score + _nor(missing, _maps(keys, missing) or _both(named, missing, keys))
 
 
 def first_error(runs: Sequence[ImportedRun]) -> str:
@@ -265,7 +279,13 @@ def written_in(text: str, name: str) -> tuple[int, int] | None:
     return None if said is None else said.span(1)
 
 
+# RUN__SEED__TIME, as CleanRL and open-instruct name their runs
+_BEFORE_TIME = re.compile(r"(?<=__)([0-9]{1,6})(?=__1[0-9]{9}(?![0-9]))")
+
+
 def _said(text: str, name: str) -> re.Match[str] | None:
+    if name == "seed" and (timed := _BEFORE_TIME.search(text)):
+        return timed
     return next((found for word in _words(name) if (found := re.search(
         # 8k is a length, 3b a model, 1n8g nodes and GPUs
         rf"(?<![a-z])(?:{word})(?:[-_=]|: ?)?([0-9]{{1,12}})(?![0-9km]|b(?![0-9])|g(?![a-z0-9]))",

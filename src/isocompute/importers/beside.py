@@ -41,6 +41,7 @@ from pathlib import Path
 from isocompute.errors import InputError
 from isocompute.importers.called import may_be_setting
 from isocompute.importers.configuration import configuration, processes_of
+from isocompute.importers.headers import head_of
 from isocompute.importers.listed import NAMING, runs_listed
 from isocompute.importers.reading import (
     MAX_LINE_BYTES,
@@ -72,6 +73,8 @@ _OF_A_LOG = (
     "_config.yaml", "-config.json", "-config.yaml",
 )
 _HISTORY = re.compile(r"[-_. ]history$")  # what scripts add to the name of a run
+# a start that trains nothing overwrites the file of the one before (EasyR1, verl: trainer.val_only)
+_TRAINS_NOTHING = re.compile(r"(?:^|[._])(?:val|eval|evaluate|test)_only$")
 _COUNTERS = {"step", "rollouts", "score", "metric"}
 _SECTION = re.compile(r"^(?:params|parameters|config|hparams)[./]")  # Neptune, MLflow
 _LISTS = (".jsonl", ".json")
@@ -179,23 +182,37 @@ def _is_alone(path: Path, folder: Path) -> bool:
     return True
 
 
-def configuration_named(path: Path, run: str) -> tuple[str, dict[str, object]] | None:
+def configuration_named(path: Path, run: str) -> tuple[str, Mapping[str, object]] | None:
     """The configuration that bears a run's name, of the file or in it; None without one.
 
-    It lies in `configs` of the log's folder or of one above, or in W&B's folder of the run.
+    It lies in `configs` or `train_configs` of the log's folder or of one above, or in W&B's
+    folder of the run; or the script that started the run says it.
 
     Args:
         path: of the log.
         run: its name.
     """
     for folder in list(path.parents)[: 1 + _LEVELS]:
-        for home in ("configs", "config"):
+        for home in _of_configurations(folder, folder.stat().st_mtime_ns):
             for ending in (".yaml", ".yml", ".json", ".toml"):
-                file = folder / home / f"{run}{ending}"
+                file = home / f"{run}{ending}"
                 if file.is_file() and file.stat().st_size <= MAX_LINE_BYTES:
                     return os.path.relpath(file, path.parent), _content(file)
     there = _of_wandb(path.parent, path.parent.stat().st_mtime_ns)
-    return next((one for one in there if run in _names_in(one[1])), None)
+    named: tuple[str, Mapping[str, object]] | None
+    named = next((one for one in there if run in _names_in(one[1])), None)
+    if named is None:
+        from isocompute.importers.launched import configuration_launched
+
+        named = configuration_launched(path, _HISTORY.sub("", run), _LEVELS)
+    return named
+
+
+@lru_cache(maxsize=16)
+def _of_configurations(folder: Path, _changed: int) -> list[Path]:
+    """Folders of configurations in a folder, by their names."""
+    named = sorted(name for name in os.listdir(folder) if "conf" in name.lower())
+    return [home for name in named if (home := folder / name).is_dir()]
 
 
 @lru_cache(maxsize=8)
@@ -258,6 +275,18 @@ def of_other_logs(files: Sequence[Path]) -> set[Path]:
     return (named | tables) & set(files)
 
 
+def of_columns(files: Sequence[Path]) -> set[Path]:
+    """Tables of runs among the files that another one has a column of each for."""
+    found = set[Path]()
+    for file in (one for one in files if one.suffix in (".csv", ".tsv")):
+        tables = _tables(file.parent, file.parent.stat().st_mtime_ns)
+        others = {name: rows for name, rows in tables.items() if name != file.name}
+        names = head_of(file).names if others else []
+        found |= {file.parent / name for name, rows in others.items()
+                  if sum(column.strip() in rows for column in names) > 1}  # fmt: skip
+    return found
+
+
 @lru_cache(maxsize=8)
 def _tables(folder: Path, _changed: int) -> dict[str, dict[str, dict[str, object]]]:
     """Tables of runs in a folder: by file and run, what the row says."""
@@ -275,7 +304,7 @@ def _table(file: Path) -> dict[str, dict[str, object]]:
     try:
         with file.open(encoding="utf-8-sig", errors="replace", newline="") as handle:
             lines = csv.reader(handle)
-            header = next(lines, [])
+            header = next((row for row in lines if sum(map(bool, row)) > 1), [])  # below a title
             plain = [cell.strip().lower() for cell in header]
             naming = [i for i, cell in enumerate(plain) if cell in NAMING]
             # a history may name its run in every row
@@ -341,6 +370,8 @@ def _content(file: Path) -> dict[str, object]:
         if isinstance(value, Mapping):  # W&B: {"lr": {"value": 1e-6, "desc": null}}
             value = {k: v for k, v in value.items() if k not in ("_wandb", "wandb_version")}
     flat = flatten(unwrapped(value))
+    if any(_TRAINS_NOTHING.search(key) and flat[key] is True for key in flat):
+        return {}
     if "trl.num_generations" in flat and "micro_batch_size" in flat:  # axolotl's words for TRL's
         flat.setdefault("per_device_train_batch_size", flat["micro_batch_size"])
     return flat

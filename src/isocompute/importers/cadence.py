@@ -13,6 +13,7 @@ from isocompute.importers.points import Points
 from isocompute.importers.reading import whole
 from isocompute.importers.runs import UnclearError
 from isocompute.importers.settings import Settings
+from isocompute.importers.vocabulary import STEP_KEYS
 
 # By the last part of a key, or the last two: eval_every, trainer.test_freq, eval.interval
 _EVERY = re.compile(
@@ -126,7 +127,7 @@ def as_evaluations(
 
 def counts_responses(
     points: Collection[Points], batch: int | None, planned: int | None, settings: Settings,
-    what: str,
+    what: str, axis: str = "",
 ) -> str:
     """The key of steps that count responses, B_p * n in an update; "" where they do not.
 
@@ -138,21 +139,28 @@ def counts_responses(
         planned: updates.
         settings: of the user.
         what: the log and the run, for the message.
+        axis: of a chart, where it counts rollouts by its name.
 
     Raises:
-        UnclearError: evaluations are whole batches and nothing decides; with what settles it.
+        UnclearError: steps are no whole batches under such a name; or evaluations are whole
+            batches and nothing decides; with what settles it.
     """
     own = [p for p in points if p.column.split != "train" and p.step]
     if batch is None or batch < 2 or not own:
         return ""
-    key = settings.step or own[0].axis or "step"
+    key = axis or settings.step or own[0].axis or "step"
     column = settings.columns.get(key)
     if column is not None and column.metric.label == "rollouts" and key == settings.step:
         return key
     step_K = np.unique(np.concatenate([p.steps_K for p in own]), return_index=True)[0]
     after = step_K[step_K > 0]
-    if not after.size or (after % batch).any():
-        return ""
+    if axis and (odd := after[after % batch > 0]).size:
+        raise UnclearError(
+            f"{what}: {axis} on the x axis must be a multiple of B_p * n = {batch}, but is "
+            f"{int(odd[0])}; correct B_p or n, or put {STEP_KEYS[0]} on the axis of the chart."
+        )
+    if axis or not after.size or (after % batch).any():
+        return axis
     last = max(int(p.steps_K.max()) for p in points if p.step)
     trainers = {p.column.trainer for p in own} - {""}
     if last == batch * (planned or 0) or (key == "global_step" and trainers == {"open-instruct"}):

@@ -34,6 +34,8 @@ _BATCH = re.compile(
     r"(^|[/._])((train|global|rollout)[_ ])?(batch([_ ]?size)?|bsz|bs)$|(episodes|trajectories|"
     r"samples|rollouts|responses|completions|sequences)_per_(batch|step|update|iteration)$", re.I,
 )
+# What an update took, in its row: responses or problems.
+_IN_ROW = re.compile(r"(?:train|rollout)/num_(?:samples|rollouts|responses|sequences)", re.I)
 _K = re.compile(r"(?:^|[./_])(?:rollouts?|group)[./_]k$", re.I)
 _PART = re.compile(r"micro|mini|device|gpu|forward", re.I)  # of a batch
 # What is said of evaluations does not hold in training: eval.num_samples, val_batch_size
@@ -99,15 +101,24 @@ def is_called(key: str, name: str) -> bool:
     return re.fullmatch(_CALLED[name], plain, re.I) is not None
 
 
+def counts_step(key: str) -> bool:
+    """Whether a key of rows seems to count what an update took.
+
+    >>> counts_step("train/num_samples"), counts_step("eval/num_samples")
+    (True, False)
+    """
+    return _IN_ROW.fullmatch(key) is not None
+
+
 def is_batch(key: str) -> bool:
     """Whether a key seems to be a batch of training, of problems or of responses.
 
     >>> is_batch("train_batch_size"), is_batch("eval_batch_size")
     (True, False)
     """
-    return _BATCH.search(key) is not None and not (
+    return counts_step(key) or (_BATCH.search(key) is not None and not (
         _OF_EVALUATION.search(key) or _PART.search(key)
-    )
+    ))  # fmt: skip
 
 
 def may_be_setting(key: str) -> bool:

@@ -34,11 +34,11 @@ _STEP = re.compile(
     r"(?P<run>(?:.*?[^a-z0-9])??)(?:global_?step|step|checkpoint|ckpt|iter|iteration|update)[-_]?"
     r"(?P<step>[0-9]{1,9})", re.I,
 )
-_FILE = re.compile(r"eval|result|metric|score|acc|summary", re.I)
+_FILE = re.compile(r"eval|result|metric|score|acc|summary|_info", re.I)
 _NO_FILE = re.compile(r"config|token|state|index|args", re.I)
 # folders of every run, or of none
 _GENERAL = re.compile(
-    r"(?:lm_?)?eval\w*|held_?out|val(?:idation)?|test|results?|outputs?|out|checkpoints?|ckpts?|"
+    r"(?:(?:lm|dumped|val)_?)?eval\w*|held_?out|val(?:idation)?|test|results?|outputs?|out|checkpoints?|ckpts?|"
     r"scores|metrics|logs?|\.", re.I,
 )  # fmt: skip
 
@@ -131,11 +131,11 @@ def _place_of_piece(file: Path, content: Mapping[str, Any]) -> Place | None:
     own = "" if match is None else match["run"].strip("-_. ")
     own = "" if _GENERAL.fullmatch(own) else own
     own = next((v for k in NAMING if isinstance(v := content.get(k), str) and v), own)
-    folder = _own_folder(file.parent)
+    folder = own_folder(file.parent)
     between = [] if match is None or not match["of"] else [match["of"]]
     if not own and folder == file.parent and _GENERAL.fullmatch(folder.parent.name):
         between.insert(0, folder.name)  # evals/math500/step_40.json
-        folder = _own_folder(folder.parent)
+        folder = own_folder(folder.parent)
     step = in_key if in_key is not None else in_name
     doubt = "" if in_name in (None, step) else (
         f"{file.name} is of step {in_name}, but its {key} says {in_key}"
@@ -146,7 +146,7 @@ def _place_of_piece(file: Path, content: Mapping[str, Any]) -> Place | None:
     return Place(folder / own, own or folder.name, step, "/".join(between), True, doubt)
 
 
-def _own_folder(folder: Path) -> Path:
+def own_folder(folder: Path) -> Path:
     """The first folder above that is of a run, and not one that every run has."""
     while _GENERAL.fullmatch(folder.name) and folder != folder.parent:
         folder = folder.parent
@@ -172,6 +172,8 @@ def read_results(results: Sequence[_Result], settings: Settings) -> list[Importe
     own = home.is_dir()
     path = home / _OF_FOLDER if own else home.parent / first.file.name
     collector.configure_beside(path, alone=own)
+    if not collector.configured:  # each checkpoint keeps it (NeMo-RL)
+        collector.configure_beside(ordered[-1].file)
     scores = [(one, *score) for one in ordered for score in _scores(one.content)]
     whole_sets = Counter[str]()
     for _, task, _, _, count in scores:

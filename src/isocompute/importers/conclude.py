@@ -28,7 +28,7 @@ from isocompute.importers.configuration import (
     problems_of,
     processes_of,
 )
-from isocompute.importers.doubts import late_text, own_start, told_processes
+from isocompute.importers.doubts import late_text, own_start, refuse_several, told_processes
 from isocompute.importers.ledger import Errors, provenance_of
 from isocompute.importers.meanings import PROBLEMS_SAMPLED, SPLIT_IN_KEY
 from isocompute.importers.plain_words import RESPONSES, unit_of
@@ -141,7 +141,9 @@ def conclude(
         planned = c.settings.steps or found.steps or cadence.planned
         what = f"{path}: run {c.name}"
         batch = None if b_p is None or n is None else b_p * n
-        if batch and (key := counts_responses(c.points, batch, planned, c.settings, what)):
+        if batch and (key := counts_responses(
+            c.points, batch, planned, c.settings, what, c.counters.rollouts
+        )):  # fmt: skip
             c.side = placing.to_updates(c.points, c.side, batch)
             c.latest, c.first = -(-c.latest // batch), c.first and -(-c.first // batch)
             c.counters.infer(f"step: {key} counts rollouts, B_p * n = {batch} in an update")
@@ -183,7 +185,7 @@ def conclude(
         )
     if inferred or any(" with another score" in line for line in notes):
         refuse_still(c.points, f"{path}: run {c.name}")
-        _refuse_several(c)
+        refuse_several(c.name, c.perhaps)
         if told := of_two_kinds(c.points):
             beside = f" (beside them: {', '.join(c.unread[:5])})" if c.unread else ""
             raise UnclearError(
@@ -237,18 +239,6 @@ def _told_by_name(c: Collected, path: Path) -> None:
             points.column = replace(points.column, split=of.split)
         if of.problem_set and not points.column.problem_set:
             points.column = replace(points.column, problem_set=clean_text(of.problem_set))
-
-
-def _refuse_several(c: Collected) -> None:
-    """Rows that begin again with another n, under a key that nobody mapped: other runs."""
-    for key, values in c.perhaps.items():
-        if len(values) > 1 and len(set(values.values())) == 1:
-            first, other = list(values)[:2]
-            raise UnclearError(
-                f"a run must have one {key}, but the rows of {c.name!r} have {first} and "
-                f"{other} and hold the same steps again; give each run a log of its own, or "
-                "its rows a name in `run`."
-            )
 
 
 def _beginning(c: Collected, what: str, planned: int | None) -> tuple[int, int | None]:

@@ -14,6 +14,7 @@ from isocompute.importers.plain_words import (
     RESPONSES,
     by_unit,
     in_plain_words,
+    pairs_in,
     plain_keys,
 )
 from isocompute.importers.powers import LOG2, raised
@@ -74,6 +75,7 @@ _TRAINERS = (
     _Words("data.rollout_batch_size", "worker.rollout.n", "trainer.max_steps", False,
            "worker.rollout.val_override_config.n"),
     _Words("orchestrator.batch_size", "orchestrator.group_size", "max_steps", True),
+    _Words("orchestrator.batch_size", "orchestrator.rollouts_per_example", "max_steps", True),
     _Words("trainer.train_batch_size", "generator.n_samples_per_prompt",
            "trainer.max_training_steps", False, "generator.eval_n_samples_per_prompt"),
     _Words("grpo.num_prompts_per_step", "grpo.num_generations_per_prompt",
@@ -97,11 +99,9 @@ _TRAINERS = (
     )),
     # a table of runs in the words of this package
     _Words("problems_per_batch", "rollouts_per_problem", "steps", False),
-    # loops of one's own, in words that mean nothing else
-    *(_Words(batch, group, None, False) for batch in OWN for group in GROUPS),
-    # prime-rl's orchestrator logs its configuration without the prefix
-    _Words("batch_size", "group_size", "max_steps", True, mark="max_off_policy_steps"),
 )
+# prime-rl's orchestrator logs its configuration without the prefix
+_LAST = _Words("batch_size", "group_size", "max_steps", True, mark="max_off_policy_steps")
 # GPUs of a node and nodes: verl 0.9 and EasyR1 0.3.2 (trainer), NeMo-RL (cluster).
 _GPUS = (
     ("trainer.n_gpus_per_node", "trainer.nnodes"), ("cluster.gpus_per_node", "cluster.num_nodes"),
@@ -181,7 +181,8 @@ def _said(config: Mapping[str, object]) -> Found:
     if n := whole(config.get("grpo_samples")):
         return _torchtune(config, n, seed)
     part: Found | None = None
-    for words in _TRAINERS:
+    own = (_Words(batch, group, None, False) for batch, group in pairs_in(config))
+    for words in (*_TRAINERS, *own, _LAST):
         batch, group = whole(config.get(words.batch)), whole(config.get(words.group))
         if not (batch or group) or (words.mark is not None and words.mark not in config):
             continue
@@ -347,8 +348,9 @@ def problems_of(responses: int, n: int, what: str, by: str = "n") -> int:
 # Settings that rows repeat; a run has one value of each.
 IN_ROWS = frozenset(
     {word for words in _TRAINERS for word in (words.batch, words.group)} - {"batch_size"}
-    | {*LOG2, RESPONSES, "num_generations", "generation_batch_size", "seed", "num_iterations",
-       "gradient_accumulation_steps", "steps_per_generation", "per_device_train_batch_size"}
+    | {*OWN, *GROUPS, *LOG2, RESPONSES, "num_generations", "generation_batch_size", "seed",
+       "num_iterations", "gradient_accumulation_steps", "steps_per_generation",
+       "per_device_train_batch_size"}
 )  # fmt: skip
 
 

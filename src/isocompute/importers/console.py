@@ -10,11 +10,13 @@ import ast
 import contextlib
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO
 
 from isocompute.errors import InputError
+from isocompute.importers.beside import configuration_named
+from isocompute.importers.blocks import Block, Blocks
 from isocompute.importers.collect import Collector
 from isocompute.importers.configuration import Found, configuration
 from isocompute.importers.ledger import Errors, provenance_of
@@ -68,7 +70,7 @@ def read_console(path: Path, settings: Settings) -> list[ImportedRun]:
     """The runs that a console log tells of, one after the other; no rows if it is no such log."""
     errors = Errors(str(path))
     runs = _Runs(path, errors, settings)
-    progress = Progress()
+    progress, blocks = Progress(), Blocks()
     config: list[str] = []
     printing: str | None = None  # the process that prints it
     last = ""  # step
@@ -82,7 +84,7 @@ def read_console(path: Path, settings: Settings) -> list[ImportedRun]:
                 errors.add(number, "a line is too long or cannot be unpacked")
                 continue
             text = _ANSI.sub("", data.decode("utf-8", "replace"))
-            if "%|" in text or "'epoch': " in text:
+            if "%|" in text or "'epoch': " in text or " steps = " in text:
                 progress.take(text, number)
             # a progress bar rewrites its line: what follows the last return is what stood there
             text = text.rsplit("\r", 1)[-1]
@@ -116,16 +118,21 @@ def read_console(path: Path, settings: Settings) -> list[ImportedRun]:
                 runs.pending.update(_SAID.findall(said))
             elif ".train_batch_size=" in text or ".rollout.n=" in text:
                 runs.pending.update(_OVERRIDE.findall(text))
+            elif found := blocks.take(text):
+                runs.blocks(found, number)
             elif (printed := row_in(text)) is not None:
                 runs.source = printed.source
                 runs.row(printed.step, printed.values, number)
             else:
                 told = told or (text if _TOLD.search(text) else "")
                 runs.pending.update(settings_in(text))
+    runs.blocks(blocks.end(), 0)
     _cut_off(config, "", runs.pending)
     for step, values, at in progress.finish(str(path)):
         runs.source = "trl-console"
         runs.row(str(step), values, at)
+    if progress.by_epoch:
+        runs.found[-1].counters.infer("step: by the printed epochs")
     if progress.unplaced:
         errors.add(0, f"{progress.unplaced} rows are not followed by the trainer's progress bar")
         if progress.total is None:
@@ -223,6 +230,12 @@ class _Runs:
             self.first_step = int(step)
         self.found[-1].row(step, values, number)
 
+    def blocks(self, found: Sequence[Block], number: int) -> None:
+        """Take numbers of an update whose step stands in another line."""
+        for block in found:
+            self.source = block.source
+            self.row(block.step, {block.key: block.value}, number)
+
     def _configure(self, step: int, number: int) -> None:
         now = configuration(self.pending)
         names = ("problems_per_batch", "rollouts_per_problem", "seed")
@@ -244,8 +257,8 @@ class _Runs:
     def finish(self) -> list[ImportedRun]:
         if self.pending and self.first_step is None:
             self.found[-1].configure(self.pending)
-        if len(self.found) == 1 and not self.found[0].configured:
-            self.found[0].configure_beside(self.path)
+        if len(self.found) == 1:
+            self._look_beside(self.found[0])
         if self.errors.count:
             self.found[0].note(
                 f"{self.errors.count} lines were not used; the first: line "
@@ -253,6 +266,18 @@ class _Runs:
             )
         provenance = provenance_of(self.path, self.source)
         return [c.finish(self.path, self.source, provenance) for c in self.found]
+
+
+    def _look_beside(self, only: Collector) -> None:
+        """Take the configuration beside a console, or of a run that prints its own the seed."""
+        said = configuration(only.configured)
+        if not only.configured:
+            only.configure_beside(self.path)
+        elif said.seed is None and (there := configuration_named(self.path, self.name)):
+            beside = configuration(there[1])
+            if beside.seed is not None and beside.rollouts_per_problem == said.rollouts_per_problem:
+                only.configure({"seed": beside.seed})
+                only.counters.infer(f"seed: read from {there[0]} beside the log")
 
 
 def _pairs(text: str) -> dict[str, object]:

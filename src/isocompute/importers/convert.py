@@ -24,6 +24,7 @@ from isocompute.importers.vocabulary import column_of
 
 _REWARDS = ("reward", "rewards", "score")  # what trainers call the whole of them
 _NAMED = 3  # keys
+_ALL = "all"  # problem sets
 _MEAN = re.compile(r"avg(?:@[0-9]+)?(:.+)?")
 _RATE = re.compile("acc|correct|solve|success|exact", re.I)  # variables that are success rates
 
@@ -84,6 +85,19 @@ def pooled(
     if say is not None:
         say(_pooled_line(labels))
     return [c.replace(metric=mean) for c in curves]
+
+
+def of_one_set(curves: list[Curve]) -> list[Curve]:
+    """Curves without those of `all` problem sets (SkyRL's) where one set alone is all of them."""
+    named = {(_but_set(c), c.score_K.tobytes(), c.rollouts_K.tobytes()) for c in curves
+             if c.problem_set != _ALL}  # fmt: skip
+    return [c for c in curves if c.problem_set != _ALL or (
+        (_but_set(c), c.score_K.tobytes(), c.rollouts_K.tobytes()) not in named
+    )]  # fmt: skip
+
+
+def _but_set(c: Curve) -> tuple[object, ...]:
+    return c.problems_per_batch, c.rollouts_per_problem, c.run, c.seed, c.metric, c.split
 
 
 def _any_k(label: str) -> str | None:

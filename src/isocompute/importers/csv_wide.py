@@ -16,9 +16,11 @@ from isocompute.importers.reading import VALUE_WORDS, clean_text, run_name
 from isocompute.importers.settings import Settings
 from isocompute.importers.steps import ASSUMED
 from isocompute.importers.unnamed import Unnamed, says_one, setting_of, two_runs
-from isocompute.importers.vocabulary import STEP_KEYS, column_of, with_slashes
+from isocompute.importers.vocabulary import OF_POLICY, STEP_KEYS, column_of, with_slashes
 
 _WRONG_AXIS = re.compile("time|epoch|token|sample|episode|rollout|hour|runtime", re.I)
+# open-instruct 0.3.0, grpo_fast.py, counts responses under `episode`
+_ROLLOUTS = re.compile(r"(?:.*[/_. ])?(?:episodes?|rollouts|trajectories)(?:_seen|_so_far)?", re.I)
 _SPLITS = ("train", "eval", "val", "valid", "validation", "test")  # folders that are part of a key
 _SAMPLED = 500  # rows that run.history() gives at most, unless it is asked for more
 
@@ -28,7 +30,8 @@ def read_chart(
 ) -> dict[str, Collector]:
     """One run per `RUN - METRIC` name before the last dash."""
     axis = settings.step if settings.step in header else header[0]
-    if axis is None or _WRONG_AXIS.search(axis):
+    counts = _ROLLOUTS.fullmatch(axis or "") is not None
+    if axis is None or (_WRONG_AXIS.search(axis) and not counts):
         raise InputError(
             f"a W&B export must have the step on its x axis, but {str(path)!r} has {axis!r}; "
             f"put {STEP_KEYS[0]} (or Step) on the x axis of the chart and export it again."
@@ -52,6 +55,8 @@ def read_chart(
         if run not in collectors:
             collectors[run] = Collector(run, errors, settings.for_file(run))
             collectors[run].counters.found()
+            if counts:
+                collectors[run].counters.rollouts = axis
         column = column_of(key, header)
         if axis == "global_step" and column is not None and column.trainer == "open-instruct":
             raise InputError(
@@ -72,7 +77,7 @@ def read_chart(
                 f"score: {means} points of the chart are means of several (their MIN and MAX "
                 "differ): of grouped runs or of neighbouring steps"
             )
-        if not calls and axis not in STEPS and settings.step is None:
+        if not (calls or axis in STEPS or settings.step or collector.counters.rollouts):
             collector.counters.infer(f"step: the chart's axis {axis!r}, {ASSUMED}")
     return collectors
 
@@ -82,7 +87,9 @@ def read_history(
 ) -> dict[str, Collector]:
     """One run, or one per value of a column `run`; an empty cell was not logged in that call."""
     plain = {c.strip().lower(): c for c in header}
-    step = settings.step or next((plain[c] for c in ("_step", *STEPS) if c in plain), "")
+    step = next((plain[c] for c in ("_step", *STEPS) if c in plain), "")
+    if settings.step and not (step and OF_POLICY.search(settings.step)):  # that is of scores alone
+        step = settings.step
     if step not in header:
         raise InputError(
             f"a history must have a column of steps, but {str(path)!r} has none named {step!r} "
@@ -98,7 +105,8 @@ def read_history(
     above = f"{path.parent.name}/" if path.parent.name.lower() in _SPLITS else ""
     keys = [(i, setting_of(key) if says_one(key, settings) and key not in settings.columns
              else key if "/" in key else above + key)
-            for i, key in enumerate(header) if i not in (at, named, own) and key]  # fmt: skip
+            for i, key in enumerate(header)
+            if key and i not in (named, own) and (i != at or key == settings.step)]  # fmt: skip
     fixed = [(i, c) for i, c in enumerate(header)
              if says_one(c, settings) and setting_of(c) not in MODELS]  # fmt: skip
     said: dict[tuple[str, str], str] = {}

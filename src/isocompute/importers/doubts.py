@@ -40,6 +40,12 @@ def refuse_doubts(runs: Sequence[ImportedRun], *, training: bool) -> None:
         raise UnclearError(f"{' '.join(told)}{also_asked(runs)}")
 
 
+def also_held_out(runs: Sequence[ImportedRun], *, training: bool) -> str:
+    """The end of another refusal: what is asked where no run has a held-out score; else ""."""
+    asked = [] if training else [_of_training_alone(run) for run in runs]
+    return f" And {asked[0]}" if asked and all(asked) else ""
+
+
 def told_processes(
     config: Mapping[str, object], settings: Settings, found: Found
 ) -> str | None:
@@ -138,3 +144,15 @@ def late_text(what: str, first: int, last: int, begins: int, planned: int | None
         f"went on from another run's checkpoint ({last - begins} in all{plan}). An older part of "
         "its log belongs beside it."
     )
+
+
+def refuse_several(run: str, perhaps: Mapping[str, Mapping[int, int]]) -> None:
+    """Rows that begin again with another n, under a key that nobody mapped: other runs."""
+    for key, values in perhaps.items():
+        if len(values) > 1 and len(set(values.values())) == 1:
+            first, other = list(values)[:2]
+            raise UnclearError(
+                f"a run must have one {key}, but the rows of {run!r} have {first} and "
+                f"{other} and hold the same steps again; give each run a log of its own, or "
+                "its rows a name in `run`."
+            )

@@ -30,6 +30,7 @@ class _Tally:
     samples: int = 0
     total: float = 0.0
     binary: bool = True
+    signed: bool = True  # -1 for a failure, 1 for a success
     broken: int = 0
 
 
@@ -106,10 +107,15 @@ def add_sample(
     tally.samples += 1
     tally.total += value
     tally.binary &= value in (0.0, 1.0)
+    tally.signed &= value in (-1.0, 1.0)
 
 
 def finish_dumps(dumps: dict[tuple[int, str], Dump], collector: Collector) -> None:
     """Evaluations with k samples for every problem -> outcomes and scores of the run."""
+    tallies = [tally for dump in dumps.values() for tally in dump.problems.values()]
+    signed = all(t.signed for t in tallies) and not all(t.binary for t in tallies)
+    if signed:
+        collector.counters.infer("score: -1 and 1 alone, read as failures and successes")
     for (step, problem_set), dump in sorted(dumps.items()):
         counts = Counter(t.samples for t in dump.problems.values() if t.samples and not t.broken)
         if not counts:
@@ -126,7 +132,8 @@ def finish_dumps(dumps: dict[tuple[int, str], Dump], collector: Collector) -> No
         split = collector.settings.split or "validation"
         problem_set = problem_set or collector.settings.problem_set or ""
         total_P = np.array([t.total for t in kept.values()])
-        binary = all(t.binary for t in kept.values())
+        total_P = (total_P + k) / 2 if signed else total_P
+        binary = signed or all(t.binary for t in kept.values())
         scores = outcome_scores(total_P, k, dump.variable) if binary else {
             Metric(kind="avg", samples=k, variable=dump.variable, core=False):
                 float(np.mean(total_P / k))

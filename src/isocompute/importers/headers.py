@@ -25,6 +25,9 @@ _RULER = re.compile(rb"\|?\s*:?-+:?\s*(?:\|\s*:?-+:?\s*)+\|?")
 _SPREAD = re.compile(r"[0-9.]+ *(?:±|\+/-|\+-) *[0-9.]+")
 
 
+_NAMED = re.compile(r"\s*([^\W\d][^:=]*?)\s*[:= ]\s*([0-9]+)\s*")
+
+
 class Head(NamedTuple):
     """What stands above the rows: how many lines, the separator, the names, the encoding.
 
@@ -68,7 +71,7 @@ def head_of(path: Path) -> Head:
     texts = (line.decode("utf-8", "replace").replace("\0", "") for line in first)
     cells = [next(csv.reader([text], delimiter=separator), []) for text in texts]
     names, deep = pivoted(cells) or (cells[0], 1)
-    duplicates = sorted(c for c, count in Counter(names).items() if count > 1)
+    duplicates = sorted(c for c, count in Counter(names).items() if count > 1 and c.strip())
     if duplicates:
         raise InputError(
             f"{path}: column names must be unique, but {', '.join(map(ascii, duplicates))} "
@@ -111,6 +114,8 @@ def _block(lines: Sequence[bytes], separator: str) -> tuple[int, dict[str, str]]
     (2, {'Seed': '4'})
     >>> _block([b"Bsz;8;;a note", b"Schritt;Reward;Quote", b"5;0,1;0,2"], ";")
     (1, {'Bsz': '8'})
+    >>> _block([b"A sweep;;", b"B: 40;;", b"Seed 3, 9 runs;;", b"Step;n=2;n=6", b"0;1;2"], ";")
+    (3, {'B': '40', 'Seed': '3'})
     """
     said: dict[str, str] = {}
     texts = (line.decode("utf-8", "replace").replace("\0", "") for line in lines[:_TITLES])
@@ -121,10 +126,18 @@ def _block(lines: Sequence[bytes], separator: str) -> tuple[int, dict[str, str]]
             below = [_is_number(cell) for cell in rows[i + 1]]
             is_header = not any(map(_is_number, filled)) and sum(below) > 1
             if is_header or not (_is_number(filled[1]) and not any(map(_is_number, row[2:]))):
-                return (i, said) if said and is_header else (0, {})
+                return (i, said) if is_header else (0, {})
         if len(filled) > 1 and row[0].strip():
             said[filled[0]] = filled[1]
+        elif filled:
+            said.update(filter(None, map(_named_number, filled[0].split(","))))
     return 0, {}
+
+
+def _named_number(text: str) -> tuple[str, str] | None:
+    """The name and the number that a title says: `Seed 11`, `prompts per batch: 40`."""
+    match = _NAMED.fullmatch(text)
+    return match and (match[1], match[2])
 
 
 def _is_number(cell: str) -> bool:

@@ -27,7 +27,7 @@ from isocompute.importers.settings import Settings
 from isocompute.importers.unnamed_rows import UnnamedRows
 
 _OF_MAX = "global_step/max_steps"
-_STEPS = ("step", "global_step", _OF_MAX, "_step", "iteration", "update", "train_step",
+_STEPS = ("step", "global_step", _OF_MAX, "_step", "iteration", "iter", "update", "train_step",
           "training_iteration")  # Ray Tune 2: result.json
 
 _STEP_KEYS = frozenset(_STEPS)

@@ -45,11 +45,15 @@ def read_mlflow_run(folder: Path, settings: Settings) -> list[ImportedRun]:
     collector = Collector(name, errors, named)
     digest = hashlib.sha256()
     size = 0
-    for path in _files(folder / "params"):
-        key = path.relative_to(folder / "params").as_posix().replace("/", ".")
-        value = path.read_bytes()[:_MAX_PARAM_BYTES]
-        digest.update(value)
-        collector.configure({key: value.decode("utf-8", "replace").strip()})
+    own = _params(folder)
+    for value in own.values():
+        digest.update(value.encode())
+    tag = folder / "tags" / "mlflow.parentRunId"
+    parent = folder.parent / (tag.read_text("utf-8", "replace").strip() if tag.is_file() else "")
+    shared = _params(parent) if parent != folder.parent else {}
+    collector.configure({**shared, **own})
+    if shared.keys() - own:
+        collector.counters.infer(f"configuration: of its parent run {_name(parent)}, too")
     files = _files(folder / "metrics")
     still = all(map(_is_still, files)) and sum(p.stat().st_size for p in files) < _MOST_STILL
     held = list[tuple[str, str, str, int]]()  # of a run whose step never moves: all lie at 0
@@ -84,6 +88,16 @@ def read_mlflow_run(folder: Path, settings: Settings) -> list[ImportedRun]:
         format="mlflow-files", version=__version__,
     )
     return [collector.finish(folder, "mlflow-files", provenance)]
+
+
+def _params(folder: Path) -> dict[str, str]:
+    """Parameters of the run of a folder."""
+    home = folder / "params"
+    return {
+        path.relative_to(home).as_posix().replace("/", "."): (
+            path.read_bytes()[:_MAX_PARAM_BYTES].decode("utf-8", "replace").strip()
+        ) for path in _files(home)
+    }  # fmt: skip
 
 
 def _files(folder: Path) -> list[Path]:

@@ -13,15 +13,22 @@ from isocompute.importers.called import is_batch
 RESPONSES = "responses_per_batch"  # what a column map calls batch_size: B_p * n
 OWN = ("problems_per_batch", *(
     f"{what}_per_{batch}" for what in ("prompts", "problems", "questions")
-    for batch in ("batch", "step", "update", "iteration")
+    for batch in ("batch", "step", "update", "iteration", "iter")
     if (what, batch) != ("problems", "batch")
 ))  # fmt: skip
 GROUPS = (*(
-    f"{what}_per_{of}" for of in ("prompt", "problem", "question")
+    f"{what}_per_{of}" for of in ("prompt", "problem", "question", "example")
     for what in ("samples", "rollouts", "completions", "responses", "generations")
 ), "group_size")  # fmt: skip
 # sections whose samples are of an evaluation, and whose groups are of weights
 _NOT_OURS = re.compile(r"(?:^|[._])(?:eval|val|test|quant|lora|moe)", re.I)
+
+
+def pairs_in(config: Mapping[str, object]) -> Iterator[tuple[str, str]]:
+    """Words for B_p and n, as far as a configuration has them."""
+    batches = [word for word in OWN if word in config] or OWN[:1]
+    groups = [word for word in GROUPS if word in config] or GROUPS[:1]
+    return ((batch, group) for batch in batches for group in groups)
 
 
 def plain_keys(
@@ -32,11 +39,15 @@ def plain_keys(
     Those of an evaluation are left out.
     """
     for key, value in config.items():
-        section, _, word = re.sub("[ -]+", "_", key.lower()).replace("/", ".").rpartition(".")
+        section, _, word = _plain(key).replace("/", ".").rpartition(".")
         word = word.removeprefix("train_")
         plain = word if word in words else word.removeprefix("num_")
         if plain in words and not _NOT_OURS.search(section):
             yield key, value
+
+
+def _plain(key: str) -> str:
+    return re.sub("[ -]+", "_", key.lower().replace(" / ", "_per_"))
 
 
 def in_plain_words(config: Mapping[str, object]) -> dict[str, object]:
@@ -51,7 +62,7 @@ def in_plain_words(config: Mapping[str, object]) -> dict[str, object]:
     doubted = set[str]()
     for words in (OWN, GROUPS, ("num_generations",)):
         for key, value in plain_keys(config, words):
-            word = next(w for w in words if re.sub("[ -]+", "_", key.lower()).endswith(w))
+            word = next(w for w in words if _plain(key).endswith(w))
             if key != word and str(found.setdefault(word, value)) != str(value):
                 doubted.add(word)
     return {word: value for word, value in found.items() if word not in doubted}

@@ -12,9 +12,9 @@ import ast
 import math
 import re
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import accumulate, pairwise
 
 import numpy as np
 
@@ -26,6 +26,9 @@ _BAR = re.compile(
 )
 _LOGGED = re.compile(r"\{'[^\r\n]{1,20000}?'epoch': [^\r\n{}]{1,300}\}")
 OF_MAX = "global_step/max_steps"
+# Unsloth 2025.11, models/_utils.py; transformers 5.23, trainer.py, says it to its logger
+_PLAN = re.compile(r"(Num Epochs|Total (?:optimization )?steps) = ([0-9][0-9,]{0,14})")
+_ENDED = 0.02  # of the highest learning rate, below which a plan was trained to its end
 _NOT_NUMBERS = re.compile(r"(?<![\w'.])(?:nan|-?inf)(?![\w'])")
 
 
@@ -39,15 +42,23 @@ class Progress:
     def __init__(self) -> None:
         self.total: int | None = None  # updates that the training bar counts to
         self.unplaced = 0
+        self.by_epoch = False  # steps were told by epochs
         self._bar: int | None = None  # where the training bar stands
         self._rows: list[_Row] = []
         self._ended: _Row | None = None  # the trainer's last line, with the time of it all
         self._anew = False  # a bar began behind it
         self._cut = 0  # the last line of a first training
         self._again = False  # and rows of training followed
+        self._epochs: int | None = None  # and updates by a banner, which counts without a bar
+        self._planned: int | None = None
 
     def take(self, text: str, line: int) -> None:
-        """Take a line of text with bars and rows in it."""
+        """Take a line of text with bars, rows or a banner in it."""
+        for word, count in _PLAN.findall(text):
+            if word == "Num Epochs":
+                self._epochs = int(count.replace(",", ""))
+            else:
+                self._planned = int(count.replace(",", ""))
         marks = [(m.start(), m) for m in _BAR.finditer(text)]
         marks += [(m.start(), m) for m in _LOGGED.finditer(text)]
         for _, mark in sorted(marks, key=lambda pair: pair[0]):
@@ -81,6 +92,17 @@ class Progress:
                 if self._ended is not None and not self._anew:
                     self._ended.after = step
 
+    def _is_whole(self) -> bool:
+        """Whether the plan of a banner was trained to its end, and not stopped on the way."""
+        trains = [row for row in self._rows if row.trains]
+        if self._ended is None or not trains:
+            return len(trains) == self._planned
+        rates = [rate for row in trains if (rate := number(row.values.get("learning_rate")))]
+        last = number(trains[-1].values.get("learning_rate"))
+        return number(self._ended.values.get("epoch")) == self._epochs or (
+            last is not None and last <= _ENDED * max(rates, default=0.0)
+        )
+
     def finish(self, what: str) -> Iterator[tuple[int, dict[str, object], int]]:
         """(step, values, line) of every row; where the bars do not say it, `epoch` decides.
 
@@ -93,21 +115,28 @@ class Progress:
                 f"{what}: a console must hold one run, but another training begins behind line "
                 f"{at}; split it: head -n {at} {file} > one.log; tail -n +{at + 1} {file} > two.log"
             )
+        if self.total is None and self._planned is not None and self._is_whole():
+            self.total = self._planned  # every row stands before its end, as the last line does
+            for row in (*self._rows, *filter(None, [self._ended])):
+                row.before, row.after = 0, self.total
         placed = [row for row in self._rows if row.after is not None]
         shared = next(((a, b) for a, b in pairwise(self._rows) if a.is_apart(b)), None)
         if (shared or len(placed) < len(self._rows)) and self.total is not None:
             read = (_by_epoch(self._rows, self._ended, self.total, after=a) for a in (True, False))
             if (found := [steps for steps in read if steps]) and found[0] == found[-1]:
+                self.by_epoch = True
                 for step, row in zip(found[0], self._rows, strict=True):
                     yield step, row.values, row.line
                 return
             if shared or not placed:
                 row, other = shared or (self._rows[0], self._rows[-1])
+                where = "have none" if self._bar is None else (
+                    f"stand behind the bar of step {row.bar()} together"
+                )
                 raise UnclearError(
                     f"{what}: a bar must stand before and behind every row, but lines {row.line} "
-                    f"and {other.line} stand behind the bar of step {row.bar()} together, and "
-                    "their epochs do not tell their steps; give the trainer_state.json of the last "
-                    "checkpoint."
+                    f"and {other.line} {where}, and their epochs do not tell their steps; give the "
+                    "trainer_state.json of the last checkpoint."
                 )
         doubtful = [row for row in placed if row.before != row.after]
         choice = "after"
@@ -200,17 +229,41 @@ def _by_epoch(
         range(max(math.ceil((e - margin(e)) * low - _SLACK), 0),
               math.floor((e + margin(e)) * high + _SLACK) + 1) for e in epochs if e is not None
     ]  # fmt: skip
-    steps = [one.start for one in reach]
-    if any(len(one) != 1 for one in reach):
-        evenly = {bar / at for at, _, bar in fixed}
-        every = evenly.pop() if len(evenly) == 1 else 0.5
-        steps = [round(every * at) for at in range(1, len(rows) + 1)]
-        if every != int(every) or len(trains) < len(rows):
+    begun = rows.index(trains[0])
+    reach = [range(1) if at < begun and one.start == 0 else one for at, one in enumerate(reach)]
+    for of in (True, False):
+        if not of:  # an evaluation stands behind its row of training, and before the next
+            pairs = [*zip(rows, reach, strict=True)]
+            done = accumulate((one.start if row.trains else 0 for row, one in pairs), max)
+            reach = [one if row.trains else range(max(one.start, at), min(one.stop, total + 1))
+                     for (row, one), at in zip(pairs, done, strict=True)]  # fmt: skip
+        own = [at for at, row in enumerate(rows) if row.trains == of and reach[at] != range(1)]
+        every = _apart([reach[at] for at in own], {bar / at for at, _, bar in fixed if of})
+        if every is None and any(len(reach[at]) != 1 for at in own):
             return None
+        for nth, at in enumerate(own, 1):
+            reach[at] = reach[at] if every is None else range(every * nth, every * nth + 1)
+    steps = [one.start for one in reach]
     order = [k for k, row in zip(steps, rows, strict=True) if row.trains]
     fit = all(k in one and k <= row.bar(after=after)
               for k, one, row in zip(steps, reach, rows, strict=True))  # fmt: skip
     return steps if fit and all(a < b for a, b in pairwise(order)) else None
+
+
+def _apart(reach: Sequence[range], told: Collection[float] = ()) -> int | None:
+    """The distance at which rows stand evenly, each within what its epoch leaves; None without one.
+
+    `told`: by bars, which choose among several.
+
+    >>> _apart([range(4, 7), range(9, 12), range(14, 17)]), _apart([range(1, 4), range(1, 7)])
+    (5, None)
+    >>> _apart([range(1, 4), range(1, 7)], {3.0})
+    3
+    """
+    first = reach[0] if reach else ()
+    found = [k for k in first if k and all(k * at in one for at, one in enumerate(reach, 1))]
+    found = found if len(found) == 1 or len({*told}) != 1 else [k for k in found if k in told]
+    return found[0] if len(found) == 1 else None
 
 
 def _even(rows: Sequence[_Row], name: str) -> bool:

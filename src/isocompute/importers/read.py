@@ -6,7 +6,6 @@ A reader is loaded where a file is its: a folder of one trainer's logs needs one
 from __future__ import annotations
 
 import os
-import re
 import shlex
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -16,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from isocompute.errors import InputError
-from isocompute.importers.headers import head_of
+from isocompute.importers.handing import TABLE, is_a_table
 from isocompute.importers.identity import named_apart, settle_runs
 from isocompute.importers.jsonl import looks_like_jsonl, read_jsonl
 from isocompute.importers.ranks import parts_in, read_parts
@@ -35,8 +34,7 @@ from isocompute.importers.siblings import refuse_siblings
 
 MAX_FILES = 100_000
 _NOTHING = "holds nothing of them"
-_TABLE = " is a table of columns"
-_SILENT = (_NOTHING, _TABLE, "a JSON log must be")  # of files that are no logs
+_SILENT = (_NOTHING, TABLE, "a JSON log must be")  # of files that are no logs
 # Files that a folder of runs holds besides logs; large or not ours, never opened there.
 _SKIPPED_ENDINGS = (
     ".safetensors", ".bin", ".pt", ".pth", ".pkl", ".pickle", ".npz", ".npy", ".distcp", ".zip",
@@ -98,7 +96,7 @@ def _read_file(
     if path.name.lower().endswith(_WORKBOOKS):
         raise InputError(
             f"a log must be text or a tracker's file, but {str(path)!r} is a workbook; save its "
-            "sheet as CSV."
+            "sheets as CSV, in one folder, and give that to fit."
         )
     with open_log(path) as handle:
         try:
@@ -124,7 +122,7 @@ def _read_file(
         from isocompute.importers.table import is_table
 
         if is_table(path):
-            raise _is_a_table(path, in_utf8(head).split(b"\n", 1)[0].decode("utf-8", "replace"))
+            raise is_a_table(path, in_utf8(head).split(b"\n", 1)[0].decode("utf-8", "replace"))
         raise InputError(
             f"a log must be UTF-8 text, but {str(path)!r} begins like UTF-16; save it as UTF-8."
         )
@@ -136,7 +134,7 @@ def _read_file(
         from isocompute.importers.parquetlogs import header_of
 
         if head.startswith(b"PAR1") and (header := header_of(path)):
-            raise _is_a_table(path, ",".join(header))
+            raise is_a_table(path, ",".join(header))
         raise InputError(
             f"a log must be one of a trainer or tracker, but {str(path)!r} is a table; give it as "
             "tidy curves (see the columns in the documentation)."
@@ -175,29 +173,13 @@ def _read_file(
         if prefixed := read_prefixed(path, settings):
             return prefixed
         if path.name.endswith((".csv", ".tsv", ".csv.gz")):
-            raise _is_a_table(path, first)
+            raise is_a_table(path, first)
         raise InputError(
             f"a log must be one of verl, TRL, W&B, TensorBoard, MLflow, trackio, prime-rl, SkyRL "
             f"or tidy curves, but {str(path)!r} {_NOTHING}; give what its tracker wrote (W&B, "
             f"TensorBoard, MLflow), or {OF_ONES_OWN}."
         )
     return runs
-
-
-def _is_a_table(path: Path, header: str) -> InputError:
-    from isocompute.importers.asking import likely_columns
-
-    if "|" in header:
-        head_of(path)  # refuses what is Markdown
-    columns = [column.strip(' "') for column in re.split("[,;\t]", header.strip())]
-    score = "" if "score" in columns else likely_columns(columns, ["score"]).get("score", "")
-    how = f", with {score} as the score if it holds that" if score else " as it is"
-    named = f" --map {shlex.quote(f'{score}=score')}" if score else ""
-    return InputError(
-        f"an import reads logs of trainers and trackers, but {str(path)!r}{_TABLE} "
-        f"{', '.join(columns[:10]):.300}; give it to fit{how}: "
-        f"isocompute fit {shlex.quote(str(path))}{named}"
-    )
 
 
 def _read_trainer_state(path: Path, settings: Settings) -> list[ImportedRun]:
@@ -270,7 +252,7 @@ def _read_folder(folder: Path, settings: Settings) -> list[ImportedRun]:
     states, dumps = defaultdict[Path, list[Path]](list), defaultdict[Path, list[Path]](list)
     single: list[Path] = []
     from isocompute.importers.beside import of_other_logs
-    from isocompute.importers.checkpoints import read_results, results_in, with_results
+    from isocompute.importers.checkpoints import own_folder, read_results, results_in, with_results
     from isocompute.importers.tensorboard import lines_of
 
     apart = of_other_logs(files)
@@ -308,7 +290,7 @@ def _read_folder(folder: Path, settings: Settings) -> list[ImportedRun]:
         attempt(_read_trainer_state, latest, settings.for_path(home))
     for home, paths in dumps.items():
         paths.sort(key=lambda p: (len(p.stem), p.stem))
-        attempt(read_jsonl, paths, settings.for_path(home), home.name)
+        attempt(read_jsonl, paths, settings.for_path(home), own_folder(home).name)
     for store in stores:
         from isocompute.importers.mlflow_store import DELETED, is_deleted, read_mlflow_run
 
@@ -344,9 +326,9 @@ def _read_folder(folder: Path, settings: Settings) -> list[ImportedRun]:
     if not runs and tables:
         from isocompute.importers.parquetlogs import columns_of
 
-        reasons += [str(_is_a_table(p, columns)) for p in tables if (columns := columns_of(p))]
+        reasons += [str(is_a_table(p, columns)) for p in tables if (columns := columns_of(p))]
     telling = [reason for reason in reasons if _NOTHING not in reason] or reasons
-    if not runs and telling and all(_TABLE in reason for reason in telling):
+    if not runs and telling and all(TABLE in reason for reason in telling):
         raise InputError(telling[0] if len(telling) == 1 else (
             f"an import reads logs of trainers and trackers, but {str(folder)!r} holds "
             f"{len(telling)} tables; give the folder to fit as it is: "

@@ -20,7 +20,8 @@ from isocompute.importers.reading import flatten, unwrapped
 
 SETTINGS = ("config", "cfg", "params", "parameters", "hyperparameters", "hyperparams", "hparams",
             "settings", "args")  # fmt: skip
-STEPS = ("step", "_step", "global_step", "update", "iteration", "training_step", "train_step")
+STEPS = ("step", "_step", "global_step", "update", "iteration", "iter", "training_step",
+         "train_step")  # fmt: skip
 # Lists of rows whose keys say all; the name of any other says what its rows are of.
 _ROWS = ("history", "log_history", "data", "rows", "logs", "log", "metrics", "records", "points")
 _GROUPS = ("Args.", "General.")  # sections of ClearML's hyperparameters

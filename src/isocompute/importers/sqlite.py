@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -102,6 +103,10 @@ def _mlflow(
     if {"run_uuid", "name"} <= runs:
         for uuid, name in connection.execute("SELECT run_uuid, name FROM runs LIMIT 100000"):
             names[str(uuid)] = str(name or uuid)
+    parents = dict[str, str]()
+    if {"run_uuid", "key", "value"} <= _columns(connection, "tags"):
+        query = "SELECT run_uuid, value FROM tags WHERE key = 'mlflow.parentRunId' LIMIT 100000"
+        parents = {str(uuid): str(parent) for uuid, parent in connection.execute(query)}
     # is_nan: MLflow stores NaN as the value 0 with this flag
     flag = "is_nan" if "is_nan" in metrics else "0"
     # in the order in which they were written: the clock of a machine may go back
@@ -134,13 +139,16 @@ def _mlflow(
     if deleted and collectors:
         next(iter(collectors.values())).note(DELETED.format(len(deleted)))
     if {"run_uuid", "key", "value"} <= _columns(connection, "params"):
-        for rowid, uuid, key, value in connection.execute(
-            "SELECT rowid, run_uuid, key, value FROM params"
-        ):
-            collector = collectors.get(str(uuid))
-            if collector is not None:
-                # verl joins nested keys with "/", transformers does not nest
-                collector.configure({str(key).replace("/", "."): value}, int(rowid))
+        params = defaultdict[str, dict[str, object]](dict)
+        for uuid, key, value in connection.execute("SELECT run_uuid, key, value FROM params"):
+            # verl joins nested keys with "/", transformers does not nest
+            params[str(uuid)][str(key).replace("/", ".")] = value
+        for uuid, collector in collectors.items():
+            own, parent = params[uuid], parents.get(uuid, "")
+            collector.configure({**params[parent], **own})
+            if params[parent].keys() - own:
+                of = names.get(parent, parent)
+                collector.counters.infer(f"configuration: of its parent run {of}, too")
 
 
 def _trackio(

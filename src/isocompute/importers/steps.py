@@ -59,6 +59,7 @@ class Counters:
         self.calls = False  # the tracker's step counts calls
         self.evaluated = OF_POLICY.search(wanted or "") is not None  # it is of scores alone
         self.rivals: dict[str, int] = {}  # counts that are the step in every row: in how many
+        self.rollouts = ""  # the axis of a chart that counts them
         self.apart = False  # and once was another than the counter beside it
         self.inferred: list[str] = []
         self._last: int | None = None

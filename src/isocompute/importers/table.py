@@ -96,12 +96,14 @@ def _tables_in(folder: Path) -> tuple[list[Path], bool]:
     A log is what `importers.read` would open, in a folder below as well: such a folder may be one
     of runs that others trained, and a table in it may be anything.
     """
+    from isocompute.importers.beside import of_columns
     from isocompute.importers.read import is_candidate
 
     seen = [p for p in sorted(folder.iterdir()) if not p.name.startswith(".")]
     tables = [p for p in seen if is_table(p)]
     rest = [p for p in seen if p not in tables]
-    return tables, any(p.is_dir() or is_candidate(p) for p in rest)
+    logs = any(p.is_dir() or is_candidate(p) for p in rest)
+    return [p for p in tables if p not in of_columns(tables)], logs
 
 
 def _tables_below(folder: Path) -> list[Path]:

@@ -218,12 +218,13 @@ def curves_of(
     curves, n_copies = list[Curve](), 0
     for one in scores or [Scores("score", settings)]:
         mine, rows = dict(numbers), len(next(iter(numbers.values()), np.zeros(table.num_rows)))
+        words = dict(texts)
         if one.column in there:
             mine["score"] = numbers_of(table, one.column, path)
         for name in ("run", "problem_set", "split"):
-            if name not in texts and (word := getattr(one.settings, name)) is not None:
-                texts[name] = (np.zeros(rows, dtype=np.int64), [word])
-        _from_names(mine, texts, one.settings)
+            if name not in words and (word := getattr(one.settings, name)) is not None:
+                words[name] = (np.zeros(rows, dtype=np.int64), [word])
+        _from_names(mine, words, one.settings)
         for name in SETTINGS:
             value = getattr(one.settings, name)
             if name not in mine and value is not None:
@@ -237,7 +238,7 @@ def curves_of(
         if _MEASURED in goes_by and {"score", "steps"} <= set(mine) and not is_turned:
             at = numbers_of(table, _MEASURED, path)
             of_runs = [*(mine[name] for name in SETTINGS if name in mine),
-                       *(codes.astype(np.float64) for codes, _ in texts.values())]  # fmt: skip
+                       *(codes.astype(np.float64) for codes, _ in words.values())]  # fmt: skip
             filled = own_scores(mine, of_runs, at, goes_by["steps"], goes_by[_MEASURED], path)
             if filled and say is not None:
                 say(f"{path}: {filled} rows repeat a score that {goes_by[_MEASURED]} says is of "
@@ -246,7 +247,7 @@ def curves_of(
             raise not_there(path, missing, header, settings)
         check_numbers(mine, path, score_range, goes_by.get("rollouts", "rollouts").strip())
         check_rounded(table, mine, path)
-        check_filled(mine, texts, path)
+        check_filled(mine, words, path)
         if not where:
             check_end(mine, path)
         check_prompts(mine, path, goes_by.get("problems_per_batch", "").strip())
@@ -255,7 +256,6 @@ def curves_of(
             require_range(goes_by.get(one.column, ""), mine["score"], score_range, str(path))
         low, high = score_range
         mine |= {name: (mine[name] - low) / (high - low) for name in set(SCORES) & set(mine)}
-        words = dict(texts)
         if one.metric is not None:
             words["metric"] = (np.zeros(rows, dtype=np.int64), [one.metric])
         is_wide = one.is_wide or filled > 0

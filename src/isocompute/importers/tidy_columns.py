@@ -5,12 +5,15 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
 from isocompute.errors import InputError
 from isocompute.importers.asking import likely_columns, pattern_in_columns, pattern_in_path
+from isocompute.importers.beside import configuration_in_table
 from isocompute.importers.called import YOURS, by_maps
+from isocompute.importers.configuration import configuration
 from isocompute.importers.headers import head_of
 from isocompute.importers.plain_words import RESPONSES, unit_of
 from isocompute.importers.powers import LOG2
@@ -33,7 +36,8 @@ _SETS = (
 _RUNS = ("run_name", "run_id", "run_uuid", "experiment", "experiment_name", "experiment_id", "exp",
          "exp_name", "exp_id", "trial", "trial_id")
 _SEEDS = ("train_seed", "training_seed", "random_seed")
-_STEPS = ("step", "update", "updates", "iteration", "global_step", "training_step", "train_step")
+_STEPS = ("step", "update", "updates", "iteration", "iter", "global_step", "training_step",
+          "train_step")  # fmt: skip
 _SPREAD = re.compile(
     r"(?:^|[ _./-])(?:std|stdev|std_?dev|std_?err|sd|sem|se|err|error|ci|ci95|lower|upper|low|high|"
     r"min|max|var|iqr|count)$|__(?:MIN|MAX)$", re.I,
@@ -42,6 +46,7 @@ _PER_SEED = re.compile(r"(seed[ _-]?)[0-9]+", re.I)
 _SECTION = re.compile(r"^(?:params|parameters|config)[./]")
 
 
+_LEAST_RUNS = 2  # columns: one may bear the name of a run by chance
 UNIT = "unit"  # what a column that says the unit of a batch goes by
 
 
@@ -64,6 +69,7 @@ def columns_meant(
     plains = {plain_name(c.strip()) for c in columns}
     scores: list[Scores] = []
     of_updates = "{steps}" in (settings.pattern or "")
+    runs = _runs_beside(path, columns, settings)
     for column in (c for c in columns if c not in names):
         text = column.strip()
         plain = plain_name(text)
@@ -83,6 +89,10 @@ def columns_meant(
                 names[column] = text
                 scores.append(Scores(text, settings, metric=plain))
                 continue
+        elif text in runs:
+            names[column] = text
+            scores.append(Scores(text, runs[text], is_wide=True))
+            continue
         elif _SPREAD.search(text):
             continue  # a width beside the scores that it is of
         elif of_updates and (of := of_update(text, settings)) is not None:
@@ -109,6 +119,26 @@ def columns_meant(
             names |= {column: RESPONSES, unit: UNIT}
     _refuse_doubles(scores, path)
     return names, scores
+
+
+def _runs_beside(path: Path, columns: Sequence[str], settings: Settings) -> dict[str, Settings]:
+    """What a table of runs beside says of columns that bear their names; empty without one."""
+    named = [text for c in columns if (text := c.strip()) and plain_name(text) not in _STEPS]
+    if len(named) < _LEAST_RUNS or settings.pattern or not path.is_file():
+        return {}
+    found = {text: configuration_in_table(path, text) for text in named}
+    said = {
+        text: configuration({plain_name(key): value for key, value in one[1].items()})
+        for text, one in found.items() if one is not None
+    }
+    if len(said) < len(named) or any(one.rollouts_per_problem is None for one in said.values()):
+        return {}
+    return {
+        text: replace(
+            settings, run=text, problems_per_batch=one.problems_per_batch,
+            rollouts_per_problem=one.rollouts_per_problem, seed=one.seed,
+        ) for text, one in said.items()
+    }  # fmt: skip
 
 
 def _refuse_doubles(scores: Sequence[Scores], path: Path) -> None:
@@ -142,8 +172,10 @@ def plain_name(name: str) -> str:
 
     >>> plain_name("Rollouts-Per Problem")
     'rollouts_per_problem'
+    >>> plain_name("Prompts / batch")
+    'prompts_per_batch'
     """
-    return name.lower().replace(" ", "_").replace("-", "_")
+    return name.lower().replace(" / ", "_per_").replace(" ", "_").replace("-", "_")
 
 
 def not_there(

@@ -53,6 +53,7 @@ _TINKER = re.compile(r"(?P<test>test/)?env/(?P<set>[^/]{1,300})/(?:reward/total|
 # reward of the batch that the update uses), prime-rl, SkyRL, slime.
 _ALONE: dict[str, tuple[str, str, str, str]] = {  # kind, variable, split, trainer
     "validation/accuracy": ("avg", "accuracy", "validation", "nemo-rl"),
+    "val:accuracy": ("avg", "accuracy", "validation", "nemo-rl"),  # training_info.json
     "validation/pass_k": ("best", "accuracy", "validation", "nemo-rl"),
     "eval-rollout/reward": ("avg", "reward", "validation", "areal"),
     "rollout/reward": ("avg", "reward", "train", "areal"),
@@ -231,9 +232,12 @@ EVICTED_KEYS = (
 TOTAL_TOKENS_KEY, PROMPT_KEY = "perf/total_num_tokens", "prompt_length/mean"
 
 # The update whose policy a score belongs to, where evaluations end later than they began.
-POLICY = re.compile(r"(?:policy|model|weights?)_(?:version|step)$|evaluated_at$")
+POLICY = re.compile(
+    r"(?:policy|model|weights?)_(?:version|step)$|evaluated_at$|"
+    r"(?:eval|evaluation|val|test|score)_of_(?:step|update|iter(?:ation)?)$"
+)
 
-OF_POLICY = re.compile(rf"^(?:val|eval|test).*(?:{POLICY.pattern})")
+OF_POLICY = re.compile(rf"^(?=val|eval|test).*(?:{POLICY.pattern})")
 
 # The same in tables, where a script filled the last score down.
 MEASURED_AT = re.compile(
@@ -273,7 +277,8 @@ def counts_updates(key: str) -> bool:
 STEP_KEYS = (
     "train/global_step", "trainer/global_step", "training/global_step", "training_step",
     "global_step", "global_step/max_steps", "rollout/step", "train/step", "eval/global_step",
-    "eval/step", "progress/batch", "update", "updates", "iteration", "trainer/step", "train_step",
+    "eval/step", "progress/batch", "update", "updates", "iteration", "iter", "trainer/step",
+    "train_step",
 )
 _SLASHED = {
     key.replace("/", "_"): key for key in (

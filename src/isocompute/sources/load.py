@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -20,7 +21,7 @@ from isocompute.importers import (
     load_tidy,
     settings_from,
 )
-from isocompute.importers.convert import note_lines, pooled, to_curves
+from isocompute.importers.convert import note_lines, of_one_set, pooled, to_curves
 from isocompute.importers.meanings import SPLITS
 from isocompute.importers.reading import run_name
 from isocompute.importers.repetitions import (
@@ -290,10 +291,16 @@ def _of_logs(asked: _Asked, runs: Sequence[ImportedRun]) -> Found:
         with contextlib.suppress(InputError):
             train = rescaled(to_curves(runs, split="train"), score_range, path)
     wanted: Any = {"problem_set": asked.problem_set, "split": asked.split, "say": asked.say}
-    curves = to_curves(runs, asked.metric, **wanted)
-    for s in (s for run in runs for s in run.series if s.metric.label == curves[0].metric):
-        require_range(s.metric.variable, s.score_K, score_range, path)
-    curves = rescaled(curves, score_range, path)
+    curves = of_one_set(to_curves(runs, asked.metric, **wanted))
+    try:
+        for s in (s for run in runs for s in run.series if s.metric.label == curves[0].metric):
+            require_range(s.metric.variable, s.score_K, score_range, path)
+        curves = rescaled(curves, score_range, path)
+    except InputError as error:  # all that will be asked for, in one line
+        sets = sorted({c.problem_set for c in curves})
+        more = f" Choose with --problem-set {shlex.quote(sets[-1])}, too, or another: " \
+               f"the runs have {', '.join(sets)}." if len(sets) > 1 else ""
+        raise InputError(f"{error}{more}") from None
     if score_range != PLAIN:
         low, high = score_range
         rewards = "; best@k and worst@k of rewards are the log's own, never computed" if low else ""

@@ -1,0 +1,115 @@
+"""The command that started a run, in a script beside its log: a configuration as any other.
+
+`train.sh --rollout_batch_size 128 --seed 1`, `data.train_batch_size=64`, and in Python
+`GRPOConfig(num_generations=8)`. A script is of the run that it names: in its own name
+(`run-NAME.sh`), or in a word of it (`--save_path /ckpt/NAME`).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from functools import lru_cache
+from pathlib import Path
+from typing import NamedTuple
+
+from isocompute.importers.asking import number_in
+from isocompute.importers.configuration import configuration
+
+_ENDINGS = (".sh", ".bash", ".slurm", ".sbatch", ".py")
+_FOLDERS = ("", "scripts", "script", "launch", "jobs", "slurm", "sbatch", "bin", "examples")
+_MOST, _LONGEST = 200, 1 << 18  # scripts of a folder; bytes of one, a trainer's own code is longer
+_STARTS = re.compile(r"(?:run|train|launch|start|submit|job|sbatch|slurm)[-_. ]", re.I)
+_NAME = r"[A-Za-z][\w.-]{0,80}"
+_VALUE = r"(\"[^\"\n]*\"|'[^'\n]*'|[^\s'\"\\,()]+)"
+_OPTION = re.compile(rf"(?<![\w-])--({_NAME})[ \t=]+(?!-)(?:\\\n\s*)?{_VALUE}")
+_OVERRIDE = re.compile(rf"(?<![\w./$-])\+{{0,2}}([A-Za-z_]\w*(?:\.\w+)+)={_VALUE}")
+_KEYWORD = re.compile(rf"(?<![\w.])([a-z]\w{{1,60}})\s*=\s*{_VALUE}(?=\s*[,)])")
+_SET = re.compile(rf"^\s*(?:export )?([A-Za-z_]\w*)={_VALUE}\s*(?:#.*)?$", re.M)
+_USED = re.compile(r"\$\{?([A-Za-z_]\w*)\}?")
+_TELLING = re.compile(r"[a-z].*[-_.0-9]|[-_.0-9].*[a-z]", re.I)  # `grpo` may be any word of it
+_COMMENT = re.compile(r"^\s*#.*$|\s#[^'\"\n]*$", re.M)
+
+
+class _Script(NamedTuple):
+    file: Path
+    words: frozenset[str]  # the last parts of the paths in it
+    said: dict[str, object]
+
+
+def configuration_launched(
+    path: Path, run: str, levels: int
+) -> tuple[str, Mapping[str, object]] | None:
+    """The name and the settings of the one script that names a run; None where none or several do.
+
+    Args:
+        path: of the log.
+        run: its name.
+        levels: folders above the log's that are looked into.
+    """
+    for folder in list(path.parents)[: 1 + levels]:
+        scripts = _scripts(folder, folder.stat().st_mtime_ns)
+        if not scripts:
+            continue
+        titled = [one for one in scripts if _STARTS.sub("", one.file.stem, count=1) == run]
+        found = titled or [one for one in scripts if run in one.words and _TELLING.search(run)]
+        if len(found) == 1 and not _contradicts(found[0].said, run):
+            return os.path.relpath(found[0].file, path.parent), found[0].said
+        if found:
+            return None
+    return None
+
+
+@lru_cache(maxsize=32)
+def _scripts(folder: Path, _changed: int) -> list[_Script]:
+    """Scripts of a folder, and of those for scripts in it, that say B_p or n."""
+    homes = [home for name in _FOLDERS if (home := folder / name).is_dir()]
+    named = [home / name for home in homes for name in sorted(os.listdir(home))
+             if name.endswith(_ENDINGS)]  # fmt: skip
+    files = [file for file in named[:_MOST] if file.is_file() and file.stat().st_size < _LONGEST]
+    read = [(file, file.read_text("utf-8", "replace")) for file in files]
+    scripts = [_Script(file, _words(text), said_in(text)) for file, text in read]
+    return [one for one in scripts if _tells(one.said)]
+
+
+def _tells(said: Mapping[str, object]) -> bool:
+    found = configuration(said)
+    return bool(found.problems_per_batch or found.rollouts_per_problem or found.notes)
+
+
+def _contradicts(said: Mapping[str, object], run: str) -> bool:
+    """Whether a run's name speaks of another n: a script that was changed for the next run."""
+    n, called = configuration(said).rollouts_per_problem, number_in(run, "rollouts_per_problem")
+    return None not in (n, called) and n != called
+
+
+def _words(text: str) -> frozenset[str]:
+    parts = re.split(r"[\s'\"=,:()]+", text)
+    return frozenset(part.rstrip("/").rpartition("/")[2] for part in parts)
+
+
+def said_in(text: str) -> dict[str, object]:
+    r"""Settings in a script; without those that it says twice, or in a variable of its caller.
+
+    >>> said_in("N=8\ntrain.py --n-samples $N --lr 1e-6 data.seed=3 --out $1 --lr 2e-6")
+    {'n_samples': '8', 'data.seed': '3'}
+    >>> said_in("GRPOConfig(num_generations=8, output_dir='out')")
+    {'num_generations': '8', 'output_dir': 'out'}
+    """
+    text = _COMMENT.sub("", text)
+    variables: dict[str, set[str]] = {}
+    for name, value in _SET.findall(text):
+        variables.setdefault(name, set()).add(value.strip("'\""))
+
+    def known(use: re.Match[str]) -> str:
+        values = variables.get(use[1], set())
+        return next(iter(values)) if len(values) == 1 else use[0]
+
+    found: dict[str, set[str]] = {}
+    for form in (_OPTION, _OVERRIDE, _KEYWORD):
+        for key, value in form.findall(text):
+            values = found.setdefault(key.replace("-", "_"), set())
+            values.add(_USED.sub(known, value.strip("'\"")))
+    return {key: value for key, values in found.items()
+            if len(values) == 1 and "$" not in (value := next(iter(values)))}  # fmt: skip

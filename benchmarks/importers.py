@@ -78,7 +78,7 @@ READ = """
 import json, sys, time
 from isocompute.importers import read_log, reading
 if sys.argv[2] == "json":
-    reading.orjson.loads = json.loads
+    reading.orjson.loads, reading.orjson.JSONDecodeError = json.loads, json.JSONDecodeError
 best = 1e9
 for _ in range(int(sys.argv[3])):
     start = time.process_time()

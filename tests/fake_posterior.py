@@ -111,7 +111,8 @@ def runs_of(
     for j, c in enumerate(posterior.configurations):
         x = np.linspace(posterior.first_J[j], posterior.last_J[j], points)
         bp, n = np.log2([c.problems_per_batch]), np.log2([c.rollouts_per_problem])
-        mean = np.maximum.accumulate(posterior.surface(bp, n, x))
+        every = np.reshape(posterior.surface(bp, n, x), (-1, points))  # one row, or one per draw
+        mean = np.maximum.accumulate(every.mean(axis=0))
         for seed in range(int(posterior.n_runs_J[j])):
             curves.append(
                 Curve(

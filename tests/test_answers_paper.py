@@ -8,8 +8,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from isocompute.answers.backtest import simple_rules
 from isocompute.answers.law import fit_law
-from isocompute.answers.paper import paper_fit, printed_law, records
+from isocompute.answers.paper import paper_choice, paper_fit, printed_law, records
 from isocompute.domain import Curve
 from isocompute.errors import InputError, RefusalError
 from isocompute.importers import load_published
@@ -291,3 +292,23 @@ def test_compute_below_one_counts():
     for a, b in zip(small.curves, plain.curves, strict=True):
         assert a["ceiling"] == pytest.approx(b["ceiling"], rel=1e-3)
         assert a["log10_midpoint"] == pytest.approx(b["log10_midpoint"] - 9, abs=1e-3)
+
+
+def test_the_method_is_a_rule_beside_the_others() -> None:
+    curves = planted()
+    arms = sorted({c.configuration for c in curves})
+    law = paper_fit(curves).law
+    for amount in (3e4, 1e6, 1e9):
+        n = float(law.predict(amount))
+        nearest = min(arms, key=lambda c: abs(np.log2(c.rollouts_per_problem / n)))
+        assert paper_choice(curves, arms, amount) == nearest
+        assert simple_rules(arms, arms[0], curves, amount)["paper"] == nearest
+    early, late = (paper_choice(curves, arms, amount) for amount in (1e3, 1e9))
+    assert early != late
+    # what the method refuses, it does not choose
+    assert paper_choice(curves[:1], arms, 1e6) is None
+    assert paper_choice(curves, arms, 1e6, "gpu-hours") is None
+    assert "paper" not in simple_rules(arms, arms[0])
+    # another B_p is another law
+    others = [c.replace(problems_per_batch=2 * c.problems_per_batch) for c in curves[:1]]
+    assert paper_choice([*curves, *others], arms, 1e6) == paper_choice(curves, arms, 1e6)

@@ -600,8 +600,8 @@ def test_simple_rules_stand_beside_the_choice_with_what_they_lost() -> None:
     lost = {"model": 0.001, "best_so_far": 0.03, "largest_n": 0.02, "next_n": 0.01}
     rules = plan_budget(planted(rules=lost), AT).document["rules"]
     n = {name: row["rollouts_per_problem"] for name, row in rules.items()}
-    assert n == {"model": 32, "best_so_far": 32, "largest_n": 128, "next_n": 64}
-    assert {name: row["lost"] for name, row in rules.items()} == lost
+    assert n == {"model": 32, "best_so_far": 32, "largest_n": 128, "next_n": 64, "paper": 64}
+    assert {name: row["lost"] for name, row in rules.items()} == {**lost, "paper": None}
     assert rules["largest_n"]["score"] == pytest.approx(0.4)
     assert plan_budget(planted(), AT).document["rules"]["model"]["lost"] is None
 

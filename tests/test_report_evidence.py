@@ -143,6 +143,6 @@ def test_the_page_shows_them_as_text(tmp_path: Path) -> None:
     fit.document["curves"][0]["state"] = "stopped"
     view = StudyView(name="s", interference=PROGRESS)
     text = page_of(tmp_path, [("a", fit)], None, study=view).text
-    assert "What simple rules would have lost in the back-test" in text
+    assert "What other rules would have lost in the back-test" in text
     assert "0.250 (0.20–0.30)" in text
     assert "stopped" in text

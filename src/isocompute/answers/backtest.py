@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from isocompute.answers.best import choice
+from isocompute.answers.paper import paper_choice
 from isocompute.domain import Configuration, Curve
 from isocompute.errors import RefusalError
 from isocompute.intervals import draw_interval
@@ -88,7 +89,7 @@ def _judged(rows: list[dict[str, Any]], losses: dict[float, dict[str, float]]) -
     model, base, count = float(model_O.mean()), float(base_O.mean()), len(model_O)
     more, doubt = model - base, 2 * float((model_O - base_O).std()) / np.sqrt(max(count - 1, 1))
     inside = [row["interval"][0] <= row["observed"] <= row["interval"][1] for row in rows]
-    rules = next(iter(losses.values()))
+    first = next(iter(losses.values()))
     return Backtest(
         cuts=tuple(losses),
         mae_model=model,
@@ -97,7 +98,11 @@ def _judged(rows: list[dict[str, Any]], losses: dict[float, dict[str, float]]) -
         coverage=float(np.mean(inside)),
         excess=(more - doubt, more + doubt) if count >= ENOUGH else None,
         widened_by=float(np.sqrt(max(1.0, (ENOUGH + square_O.sum()) / (ENOUGH + count)))),
-        rules={name: float(np.mean([one[name] for one in losses.values()])) for name in rules},
+        rules={
+            name: float(np.mean([one[name] for one in losses.values()]))
+            for name in first
+            if all(name in one for one in losses.values())
+        },
         rows=tuple(rows),
     )
 
@@ -139,25 +144,30 @@ def _lost(before: Posterior, whole: Posterior, start: float, end: float) -> dict
     of = dict(zip(whole.configurations, mean_J, strict=True))
     said_JX = before.scores(np.array([start, end])).mean(axis=0)
     chosen, leader = (before.configurations[choice(said_J)] for said_J in said_JX.T[::-1])
-    rules = {"model": chosen, **simple_rules(whole.configurations, leader)}
-    return {name: float(mean_J.max() - of[c]) for name, c in rules.items()}
+    rules = simple_rules(whole.configurations, leader, before.curves, 10**end)
+    return {name: float(mean_J.max() - of[c]) for name, c in {"model": chosen, **rules}.items()}
 
 
 def simple_rules(
-    configurations: Sequence[Configuration], leader: Configuration
-) -> dict[str, Configuration]:
-    """What three rules without a model choose: the leader, the largest n, the next n after it.
+    configurations: Sequence[Configuration], leader: Configuration,
+    curves: Sequence[Curve] = (), amount: float = 1.0, unit: str = "rollouts",
+) -> dict[str, Configuration]:  # fmt: skip
+    """What others choose: the leader, the largest n, the next n after it, the paper's method.
 
     Args:
         configurations: all tested.
         leader: the best so far; the other rules keep its B_p.
+        curves, amount, unit: what the paper's method reads, and its budget; it is left out where it
+            refuses them.
 
     >>> simple_rules([Configuration(32, n) for n in (8, 16, 64)], Configuration(32, 8))["next_n"]
     Configuration(problems_per_batch=32, rollouts_per_problem=16)
     """
     same = sorted(c for c in configurations if c.problems_per_batch == leader.problems_per_batch)
+    paper = paper_choice(curves, same, amount, unit)
     return {
         "best_so_far": leader,
         "largest_n": same[-1],
         "next_n": same[min(same.index(leader) + 1, len(same) - 1)],
+        **({} if paper is None else {"paper": paper}),
     }

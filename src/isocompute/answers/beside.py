@@ -275,11 +275,12 @@ def _times(value: float) -> str:
 
 
 def simple_rules_here(q: Question, chosen: Configuration) -> dict[str, Any]:
-    """What rules without a model would choose here, and what each lost in the back-test."""
+    """What others would choose here, and what each lost in the back-test."""
     fit, lost = q.fit, q.fit.backtest.rules
     known = min(q.x, fit.support[1])  # where all were last compared
     leader = fit.configurations[choice(fit.scores_at(known).mean(axis=0))]
-    of = {"model": chosen, **simple_rules(fit.configurations, leader)}
+    rules = simple_rules(fit.configurations, leader, fit.curves, q.x, fit.unit)
+    of = {"model": chosen, **rules}
     score_F = fit.scores_of(list(of.values()), q.x).mean(axis=0)
     return {
         name: {**c._asdict(), "score": score, "lost": lost.get(name)}

@@ -213,3 +213,26 @@ def paper_fit(
         law=fit_law(10**x_V, n_V, variable=cast("Variable", unit)),
         runs=tuple(curves),
     )  # fmt: skip
+
+
+def paper_choice(
+    curves: Sequence[Curve], among: Sequence[Configuration], amount: float, unit: str = "rollouts"
+) -> Configuration | None:
+    """Of some configurations of one B_p the one whose n is nearest to the method's law.
+
+    Args:
+        curves: those at that B_p are read.
+        among: to choose from.
+        amount: the budget.
+        unit: of it.
+
+    Returns:
+        None where the method refuses the curves, or knows no such unit.
+    """
+    b_p = among[0].problems_per_batch
+    try:
+        law = paper_fit([c for c in curves if c.problems_per_batch == b_p], unit=unit).law
+    except (InputError, RefusalError):
+        return None
+    n = float(law.predict(amount))
+    return min(among, key=lambda c: abs(np.log2(c.rollouts_per_problem / n)))

@@ -36,7 +36,7 @@ NO_GAIN = "none: this is what you run today"
 TOO_DEAR = "nothing: every check costs more than the run"
 
 _RULES = {"model": "this plan", "best_so_far": "best so far", "largest_n": "largest n",
-          "next_n": "next n"}  # fmt: skip
+          "next_n": "next n", "paper": "the paper's"}  # fmt: skip
 
 
 def advice_lines(
@@ -278,7 +278,7 @@ def _why(d: Mapping[str, Any]) -> list[str]:
     if d["passes_over_data"] is not None:
         said.append(f"Passes over your problems: {compact(d['passes_over_data'])}.")
     if d["rules"]:
-        said.append("What simple rules would choose, and what each lost when tested on this sweep:")
+        said.append("What others would choose, and what each lost when tested on this sweep:")
     for name, row in d["rules"].items():
         lost = "" if row["lost"] is None else f"; the rule lost {row['lost']:.3f}"
         pair = Configuration(row["problems_per_batch"], row["rollouts_per_problem"])

@@ -14,12 +14,12 @@ Row = Mapping[str, Any]
 
 _RULES = {
     "model": "the model", "best_so_far": "best so far", "largest_n": "the largest n",
-    "next_n": "the next n after the leader",
+    "next_n": "the next n after the leader", "paper": "the paper's method",
 }  # fmt: skip
 
 
 def backtest_lines(test: Row) -> list[str]:
-    """What the model said of what it was not shown, and what simple rules would have lost."""
+    """What the model said of what it was not shown, and what other rules would have lost."""
     if test["mae_model"] is None:
         return ["Back-test: not possible on this sweep."]
     cuts = " and ".join(compact(cut) for cut in test["cuts"])

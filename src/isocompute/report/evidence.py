@@ -37,7 +37,7 @@ def fit_tables(document: Document) -> list[Table]:
             "Interval: of the best n. As good: expected loss below 0.002 against the chosen pair.",
         ),
         _table(
-            "What simple rules would have lost in the back-test",
+            "What other rules would have lost in the back-test",
             ("Rule", "Score lost at the end"),
             [(RULES.get(name, name).capitalize(), score(lost))
              for name, lost in ((document.get("backtest") or {}).get("rules") or {}).items()],

@@ -328,7 +328,7 @@ def _beyond(plan: Document) -> str:
 
 
 def _rules(rules: Document) -> list[tuple[str, str, str, str]]:
-    """Rows of what simple rules would choose, its score, and what they lost in the back-test."""
+    """Rows of what other rules would choose, its score, and what they lost in the back-test."""
     return [
         (
             words.RULES.get(str(name), str(name)).capitalize(),

@@ -83,6 +83,7 @@ RULES = {
     "best_so_far": "the best so far",
     "largest_n": "the largest n",
     "next_n": "the next n after the leader",
+    "paper": "the paper's method",
 }
 
 

@@ -97,7 +97,7 @@ def test_the_answer_in_one_screen() -> None:
         "avg@4, 9 runs: 32 problems (B_p) x 8 to 128 rollouts (n), up to 10M rollouts",
         "",
         "Best n      100k rollouts: 8 (8 to 128)  1M: 32 (8 to 128)  10M: 128 (8 to 128)",
-        "            rises 16-fold, at least 9.2-fold; where it levels off is not known",
+        "            rises 16-fold, at least 8-fold; where it levels off is not known",
         "Wrong n     costs 0.091 at 10M (n = 8), 0.002 (n = 32)",
         "Predicts    held-out scores within 0.012 (assuming no further change: 0.030)",
         "Batch or n  not tested: every n ran at one B_p",
@@ -115,7 +115,7 @@ def line(d: dict[str, Any], label: str) -> str:
 def test_where_it_levels_off_and_whether_it_rises() -> None:
     d = document()
     d["law"]["plateau_interval"] = [100.0, 180.4]
-    assert fit_lines(d)[3].strip().endswith("at least 9.2-fold; levels off at 120 (100 to 180)")
+    assert fit_lines(d)[3].strip().endswith("at least 8-fold; levels off at 120 (100 to 180)")
     d["law"]["identified"] = {"plateau": False}  # the curves let it move on
     assert fit_lines(d)[3].strip().endswith("where it levels off is not known")
     d["law"]["rising"]["claimed"] = False

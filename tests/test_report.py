@@ -721,7 +721,7 @@ def document_of(**changed: Any) -> dict[str, Any]:
 
 def test_summary_names_a_rise_only_where_it_is_claimed() -> None:
     goes = "The best n goes from 9 (8 to 16) at 200k rollouts to 410 (260 to 512) at 4M rollouts."
-    rises = " It rises 45-fold, at least 17-fold (one-sided 95% bound)"
+    rises = " It rises 45-fold, at least 16-fold (one-sided 95% bound)"
     document = document_of()
     assert summary(document) == f"{goes}{rises}; where it levels off is not known."
     document["law"]["identified"]["plateau"] = True

@@ -9,7 +9,7 @@ from typing import Any
 
 from isocompute.answers.words import n_words, others_words, span_words
 from isocompute.cli.cells import WIDTH
-from isocompute.domain.text import compact, fold, pasted, unit_words
+from isocompute.domain.text import at_least_fold, compact, fold, pasted, unit_words
 
 Row = Mapping[str, Any]
 
@@ -158,7 +158,7 @@ def _rise(law: Row, notices: Sequence[Row], best: Sequence[Row]) -> str:
         if round(best[-1]["rollouts_per_problem"]) > round(best[0]["rollouts_per_problem"]):
             return "whether it rises cannot be told: several n score alike"
         return "does not rise with the budget"
-    text = f"rises {fold(rising['octaves'])}, at least {fold(rising['lower_bound'])}"
+    text = f"rises {fold(rising['octaves'])}, at least {at_least_fold(rising['lower_bound'])}"
     if "non_monotone" in codes:
         return f"{text}, but goes up and down on the way"
     rests = law.get("identified", {}).get("plateau", True)

@@ -46,6 +46,15 @@ def fold(octaves: float) -> str:
     return f"{times:,.0f}-fold" if times >= 10 else f"{times:.2g}-fold"
 
 
+def at_least_fold(octaves: float) -> str:
+    """A lower bound of such a move, down to the doubling: its draws tell no more.
+
+    >>> [at_least_fold(x) for x in (5.7, 4.04, 1.0, 0.4)]
+    ['32-fold', '16-fold', '2-fold', '1.3-fold']
+    """
+    return fold(math.floor(octaves + 1e-6) if octaves > 1 - 1e-6 else octaves)
+
+
 def pasted(command: str, width: int, first: str, then: str) -> list[str]:
     r"""A command over several lines that can be pasted as they stand.
 

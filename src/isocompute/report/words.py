@@ -10,7 +10,7 @@ from typing import Any
 from isocompute.answers.paper import PrintedLaw, printed_law
 from isocompute.answers.words import n_words
 from isocompute.credentials import hide, secret_name
-from isocompute.domain.text import compact, fold, unit_words, visible
+from isocompute.domain.text import at_least_fold, compact, fold, unit_words, visible
 
 Document = Mapping[str, Any]
 
@@ -180,7 +180,7 @@ def rise_sentence(fit: Document) -> str:
         return "These runs do not establish that it rises with the budget."
     # The claim rests on a one-sided 95% bound, whatever the level of the intervals.
     text = (
-        f"It rises {fold(rising['octaves'])}, at least {fold(rising['lower_bound'])} "
+        f"It rises {fold(rising['octaves'])}, at least {at_least_fold(rising['lower_bound'])} "
         "(one-sided 95% bound)"
     )
     if (law.get("identified") or {}).get("plateau") and law.get("plateau") is not None:

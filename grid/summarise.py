@@ -315,8 +315,8 @@ def summary(models: dict[str, Fit]) -> list[str]:
         f"- On Hard the best n rises by {rising['octaves']:.1f} octaves (at least "
         f"{rising['lower_bound']:.1f}), to {best_n(last)} at {compact(last['x'])} rollouts. No "
         f"level is seen: over the last two octaves of rollouts it moves by {moved:+.1f} octaves "
-        f"[{low:+.1f}, {high:+.1f}]. A world in which it levels off is `bits` "
-        "([scorecard](scorecard.md), row 3).",
+        f"[{low:+.1f}, {high:+.1f}]. A world in which it rises as far and levels "
+        "off is the longer `bits` ([scorecard](scorecard.md), rows 1 to 4).",
     ]
     tables = {name: load(name) for name in ("hard", "easy")}
     if any(table is None for table in tables.values()):

@@ -252,11 +252,13 @@ FIGURES: tuple[PaperFigure, ...] = (
     ),
     PaperFigure(
         number="5", title="Who leads at which budget, one B_p", needs=("easy", "hard"),
+        also=("bits", "bits_long"),
         see="A line per n; broad: the best score so far of all, in the colour of the n that leads.",
         panels=tuple(Panel(title=t, draw=_curves(a)) for t, a in EASY_HARD),
     ),
     PaperFigure(
         number="6", title="The best n rises with the budget", needs=("easy", "hard"),
+        also=("bits", "bits_long"),
         see="Line and band: our n* with its 95% interval. Dashed: the law as printed. Dotted: the "
             "paper's method by our code, from the same runs.",
         panels=tuple(

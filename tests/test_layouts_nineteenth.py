@@ -88,6 +88,10 @@ def test_a_folder_of_configurations_may_have_any_such_name(tmp_path: Path, folde
         config = {"prompts_per_step": 40, "rollouts_per_example": n, "seed": 3}
         write(tmp_path / "logs" / folder / f"a{n}.json", json.dumps(config))
     assert drawn(load(tmp_path / "logs", MAP)) == {**of(40, 4, 3), **of(40, 8, 3)}
+    # What lies in a folder that only has such a word in its name is somebody else's.
+    write(tmp_path / "logs" / "conference_2026" / "a4.json", json.dumps({"group_size": 5}))
+    write(tmp_path / "new_configurations_of_it" / "a8.yaml", "group_size: 5\n")
+    assert drawn(load(tmp_path / "logs", MAP)) == {**of(40, 4, 3), **of(40, 8, 3)}
 
 
 # MLflow: what all runs share stands with their parent.

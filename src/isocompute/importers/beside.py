@@ -76,6 +76,7 @@ _HISTORY = re.compile(r"[-_. ]history$")  # what scripts add to the name of a ru
 # a start that trains nothing overwrites the file of the one before (EasyR1, verl: trainer.val_only)
 _TRAINS_NOTHING = re.compile(r"(?:^|[._])(?:val|eval|evaluate|test)_only$")
 _COUNTERS = {"step", "rollouts", "score", "metric"}
+_CONFIGURATIONS = re.compile(r"(?:\w+[-_])?conf(?:ig)?s?", re.I)  # a folder of them
 _SECTION = re.compile(r"^(?:params|parameters|config|hparams)[./]")  # Neptune, MLflow
 _LISTS = (".jsonl", ".json")
 _LOGS = (".jsonl", ".csv", ".tsv", ".gz", ".json", ".log", ".out", ".txt")
@@ -211,7 +212,7 @@ def configuration_named(path: Path, run: str) -> tuple[str, Mapping[str, object]
 @lru_cache(maxsize=16)
 def _of_configurations(folder: Path, _changed: int) -> list[Path]:
     """Folders of configurations in a folder, by their names."""
-    named = sorted(name for name in os.listdir(folder) if "conf" in name.lower())
+    named = sorted(name for name in os.listdir(folder) if _CONFIGURATIONS.fullmatch(name))
     return [home for name in named if (home := folder / name).is_dir()]
 
 

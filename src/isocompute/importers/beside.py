@@ -78,7 +78,7 @@ _TRAINS_NOTHING = re.compile(r"(?:^|[._])(?:val|eval|evaluate|test)_only$")
 _COUNTERS = {"step", "rollouts", "score", "metric"}
 _SECTION = re.compile(r"^(?:params|parameters|config|hparams)[./]")  # Neptune, MLflow
 _LISTS = (".jsonl", ".json")
-_LOGS = (".jsonl", ".csv", ".tsv", ".gz", ".json", ".log", ".out", ".txt")
+_LOGS = (".jsonl", ".csv", ".tsv", ".gz", ".json", ".log", ".out", ".stdout", ".txt")
 
 
 def configuration_beside(path: Path) -> tuple[str, dict[str, object]] | None:
@@ -185,8 +185,9 @@ def _is_alone(path: Path, folder: Path) -> bool:
 def configuration_named(path: Path, run: str) -> tuple[str, Mapping[str, object]] | None:
     """The configuration that bears a run's name, of the file or in it; None without one.
 
-    It lies in `configs` or `train_configs` of the log's folder or of one above, or in W&B's
-    folder of the run; or the script that started the run says it.
+    It lies in `configs` or `train_configs` of the log's folder or of one above, in a folder of the
+    run's name (`outputs/NAME/.hydra`), or in W&B's folder of it; or the script that started it
+    says it.
 
     Args:
         path: of the log.
@@ -198,6 +199,9 @@ def configuration_named(path: Path, run: str) -> tuple[str, Mapping[str, object]
                 file = home / f"{run}{ending}"
                 if file.is_file() and file.stat().st_size <= MAX_LINE_BYTES:
                     return os.path.relpath(file, path.parent), _content(file)
+        for home in (one / run for one in (folder, *_folders(folder, folder.stat().st_mtime_ns))):
+            if home not in path.parents and home.is_dir() and (found := _in_folder(home, path)):
+                return os.path.relpath(home / found[0], path.parent), found[1]
     there = _of_wandb(path.parent, path.parent.stat().st_mtime_ns)
     named: tuple[str, Mapping[str, object]] | None
     named = next((one for one in there if run in _names_in(one[1])), None)
@@ -213,6 +217,13 @@ def _of_configurations(folder: Path, _changed: int) -> list[Path]:
     """Folders of configurations in a folder, by their names."""
     named = sorted(name for name in os.listdir(folder) if "conf" in name.lower())
     return [home for name in named if (home := folder / name).is_dir()]
+
+
+@lru_cache(maxsize=16)
+def _folders(folder: Path, _changed: int) -> list[Path]:
+    """The folders in a folder; none where they are too many to be of one project."""
+    found = sorted(Path(one.path) for one in os.scandir(folder) if one.is_dir())
+    return found if len(found) <= _MOST_RUNS else []
 
 
 @lru_cache(maxsize=8)

@@ -142,8 +142,10 @@ def conclude(
         what = f"{path}: run {c.name}"
         batch = None if b_p is None or n is None else b_p * n
         if batch and (key := counts_responses(
-            c.points, batch, planned, c.settings, what, c.counters.rollouts
+            c.points, batch, planned, c.settings, what, c.counters.rollouts,
+            told=c.counters.counts(batch),
         )):  # fmt: skip
+            c.counters.as_rollouts(batch)
             c.side = placing.to_updates(c.points, c.side, batch)
             c.latest, c.first = -(-c.latest // batch), c.first and -(-c.first // batch)
             c.counters.infer(f"step: {key} counts rollouts, B_p * n = {batch} in an update")

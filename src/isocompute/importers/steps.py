@@ -191,6 +191,14 @@ class Counters:
             _, step, own = self._differ
             self._differ = None if 0 <= step * per_tick - own < per_tick else self._differ
 
+    def counts(self, batch: int) -> bool:
+        """Whether the tracker's step is the trainer's counter times a batch: it counts rollouts."""
+        return self._differ is not None and self._differ[1] == self._differ[2] * batch > 0
+
+    def as_rollouts(self, batch: int) -> None:
+        """Drop the doubt about a step that counts rollouts."""
+        self._differ = None if self.counts(batch) else self._differ
+
     def infer(self, line: str) -> None:
         """Take what was concluded rather than read."""
         if line not in self.inferred:

@@ -39,6 +39,7 @@ from isocompute.importers.tidy_cells import (
     check_prompts,
     check_rounded,
     check_units,
+    filled_down,
     from_logarithms,
     own_scores,
 )
@@ -197,7 +198,10 @@ def curves_of(
             raise not_there(path, _unsaid(goes_by, settings), header, settings)
         return names
 
-    table = _select(read(path, naming), where, path)
+    filled_by = list[str]()
+    table = _select(filled_down(read(path, naming), filled_by), where, path)
+    for line in filled_by if say is not None else ():
+        say(f"{path}: {line}")
     if table.num_rows == 0:
         raise InputError(f"{path}: a tidy file needs at least 1 row, but it has none; add rows.")
     there = set(table.column_names)

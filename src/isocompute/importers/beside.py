@@ -199,17 +199,15 @@ def configuration_named(path: Path, run: str) -> tuple[str, Mapping[str, object]
                 file = home / f"{run}{ending}"
                 if file.is_file() and file.stat().st_size <= MAX_LINE_BYTES:
                     return os.path.relpath(file, path.parent), _content(file)
-        for home in (one / run for one in (folder, *_folders(folder, folder.stat().st_mtime_ns))):
-            if home not in path.parents and home.is_dir() and (found := _in_folder(home, path)):
-                return os.path.relpath(home / found[0], path.parent), found[1]
     there = _of_wandb(path.parent, path.parent.stat().st_mtime_ns)
-    named: tuple[str, Mapping[str, object]] | None
-    named = next((one for one in there if run in _names_in(one[1])), None)
-    if named is None:
-        from isocompute.importers.launched import configuration_launched
+    if (named := next((one for one in there if run in _names_in(one[1])), None)) is not None:
+        return named
+    from isocompute.importers.launched import configuration_launched, folders_of
 
-        named = configuration_launched(path, _HISTORY.sub("", run), _LEVELS)
-    return named
+    own = [(home, found) for home in folders_of(path, run) if (found := _in_folder(home, path))]
+    if len(own) == 1:
+        return os.path.relpath(own[0][0] / own[0][1][0], path.parent), own[0][1][1]
+    return configuration_launched(path, _HISTORY.sub("", run), _LEVELS)
 
 
 @lru_cache(maxsize=16)
@@ -217,13 +215,6 @@ def _of_configurations(folder: Path, _changed: int) -> list[Path]:
     """Folders of configurations in a folder, by their names."""
     named = sorted(name for name in os.listdir(folder) if "conf" in name.lower())
     return [home for name in named if (home := folder / name).is_dir()]
-
-
-@lru_cache(maxsize=16)
-def _folders(folder: Path, _changed: int) -> list[Path]:
-    """The folders in a folder; none where they are too many to be of one project."""
-    found = sorted(Path(one.path) for one in os.scandir(folder) if one.is_dir())
-    return found if len(found) <= _MOST_RUNS else []
 
 
 @lru_cache(maxsize=8)

@@ -7,9 +7,12 @@ know how, this module in which order.
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
+
+import numpy as np
 
 from isocompute.importers import checks, placing
 from isocompute.importers.asking import also_asked_of
@@ -45,6 +48,7 @@ from isocompute.importers.points import (
 from isocompute.importers.reading import clean_text, whole
 from isocompute.importers.recorded import logged_rate
 from isocompute.importers.runs import ImportedRun, Outcomes, Provenance, UnclearError
+from isocompute.importers.scale import of_errors
 from isocompute.importers.schedule import EPOCH, passes_per_step, rate_span
 from isocompute.importers.scored import Evidence
 from isocompute.importers.settings import Settings
@@ -95,6 +99,9 @@ def conclude(
         UnclearError: where what counts updates is not clear, or B_p * n contradicts the tokens.
     """
     found = c.found
+    for points in (p for p in c.points if p.column.errors):
+        scores = of_errors(np.asarray(points.value), f"{path}: {points.key}")
+        points.value = array("d", scores.tolist())
     _told_by_name(c, path)
     for text in found.notes:
         if c.settings.problems_per_batch is None or not text.startswith("B_p is "):

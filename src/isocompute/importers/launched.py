@@ -61,6 +61,13 @@ def configuration_launched(
     return None
 
 
+def folders_of(path: Path, run: str) -> list[Path]:
+    """Folders of a run's name near its log, as outputs/NAME beside logs/NAME.jsonl."""
+    near = list(path.parents)[:2] if _TELLING.search(run) else []
+    found = (one / run for folder in near for one in (folder, *folder.iterdir()))
+    return [home for home in dict.fromkeys(found) if home.is_dir() and home not in path.parents]
+
+
 @lru_cache(maxsize=32)
 def _scripts(folder: Path, _changed: int) -> list[_Script]:
     """Scripts of a folder, and of those for scripts in it, that say B_p or n."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import math
 import re
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
@@ -35,12 +36,14 @@ _METRIC = re.compile(r"(?P<kind>[A-Za-z_][\w-]*?)(?:@(?P<k>[1-9][0-9]{0,5}))?(?:
 class Column:
     """What one key of the log means: a metric, and the problem set and split it belongs to.
 
-    `trainer` names whose word it is, where that is known: trainers count their steps differently.
+    `errors`: it holds shares of errors, and the metric is 1 minus each. `trainer` names whose word
+    it is, where that is known: trainers count their steps differently.
     """
 
     metric: Metric
     problem_set: str = ""
     split: str = "validation"
+    errors: bool = False
     trainer: str = field(default="", compare=False)
 
 
@@ -210,6 +213,15 @@ class Settings:
         return replace(self, **found, inferred=inferred, named=named)  # type: ignore[arg-type]
 
 
+def counts_errors(key: str) -> bool:
+    """Whether a key by its name holds a share of errors, which falls with success.
+
+    >>> counts_errors("dev_err"), counts_errors("eval/terror")
+    (True, False)
+    """
+    return _ERRORS.search(key) is not None
+
+
 def parse_metric(text: str, *, key: str = "") -> Metric:
     """`avg@4`, `best@4`, `best@4:bootstrap`, `avg` -> Metric.
 
@@ -336,10 +348,15 @@ def _columns(value: object) -> dict[str, Column]:
         )
     columns: dict[str, Column] = {}
     for key, meaning in value.items():
-        if _ERRORS.search(str(key)):
+        score = meaning.removeprefix("1-") if isinstance(meaning, str) else meaning
+        errors = score != meaning and (score == "score" or score not in (*_MEANT, *_COLUMNS))
+        if errors:
+            meaning = score
+        elif counts_errors(str(key)):
+            minus = shlex.quote(f"{key}=1-{meaning if isinstance(meaning, str) else 'avg'}")
             raise InputError(
-                f"a score must grow with success, but {key!r} counts errors; write 1 minus it "
-                "under a name of its own, and map that."
+                f"a score must grow with success, but {key!r} counts errors; add --map {minus}, "
+                "which reads 1 minus it."
             )
         if isinstance(meaning, str):
             name = _COLUMNS.get(meaning, meaning)
@@ -349,7 +366,7 @@ def _columns(value: object) -> dict[str, Column]:
                     f"a column must be a metric or {', '.join(_MEANT)}, but {key!r} is to be "
                     f"{name!r}; did you mean {near[0]}?"
                 )
-            columns[str(key)] = Column(metric=parse_metric(name, key=str(key)))
+            columns[str(key)] = Column(metric=parse_metric(name, key=str(key)), errors=errors)
             continue
         if not isinstance(meaning, Mapping) or "metric" not in meaning or (
             set(meaning) - {"metric", "problem_set", "split"}

@@ -258,7 +258,7 @@ def _value(data: bytes, record: int, collector: Collector) -> tuple[str, float] 
             config, _ = parse_json(words.strip().strip("`").strip())
             if isinstance(config, dict):
                 collector.configure(config, record)
-        elif words is not None and words.startswith("|param|value|"):  # CleanRL's and open-instruct's
+        elif words is not None and words.startswith("|param|value|"):  # CleanRL, open-instruct
             collector.configure(dict(_ROW.findall(words)), record)
     return (tag, scalar) if scalar is not None and tag else None
 

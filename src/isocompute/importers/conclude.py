@@ -10,6 +10,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
@@ -100,8 +101,7 @@ def conclude(
     """
     found = c.found
     for points in (p for p in c.points if p.column.errors):
-        scores = of_errors(np.asarray(points.value), f"{path}: {points.key}")
-        points.value = array("d", scores.tolist())
+        points.value = array("d", of_errors(np.array(points.value), f"{path}: {points.key}"))
     _told_by_name(c, path)
     for text in found.notes:
         if c.settings.problems_per_batch is None or not text.startswith("B_p is "):
@@ -152,7 +152,7 @@ def conclude(
             c.points, batch, planned, c.settings, what, c.counters.rollouts,
             told=c.counters.counts(batch),
         )):  # fmt: skip
-            c.counters.as_rollouts(batch)
+            c.counters.agree(Fraction(1, batch))
             c.side = placing.to_updates(c.points, c.side, batch)
             c.latest, c.first = -(-c.latest // batch), c.first and -(-c.first // batch)
             c.counters.infer(f"step: {key} counts rollouts, B_p * n = {batch} in an update")

@@ -137,8 +137,8 @@ def _asked_too(path: Path, cell: str, settings: Settings) -> str:
     run, dash, _ = cell.rpartition(" - ")
     if not dash or configuration_beside(path) or configuration_in_table(path, run):
         return ""
-    known = settings.for_file(run)
-    return also_asked_of(path, run, known.problems_per_batch, known.rollouts_per_problem)
+    settings = settings.for_file(run)
+    return also_asked_of(path, run, settings.problems_per_batch, settings.rollouts_per_problem)
 
 
 def read_layout(

@@ -36,15 +36,10 @@ def check_range(score_range: tuple[float, float]) -> None:
 
 
 def of_errors(errors: NDArray[np.float64], where: str) -> NDArray[np.float64]:
-    """The scores that shares of errors stand for: 1 minus each.
-
-    Raises:
-        InputError: one lies outside 0..1, as a percentage does.
-    """
+    """The scores that shares of errors stand for; InputError beyond 0..1, as percentages are."""
     if (outside := errors[(errors < 0) | (errors > 1)]).size:
         raise InputError(
-            f"{where}: errors must be shares in 0..1 to be read as 1 minus them, but one is "
-            f"{outside[0]:g}; write them as shares, or the score under a name of its own."
+            f"{where}: errors must be shares in 0..1, but one is {outside[0]:g}; write shares."
         )
     return 1 - errors
 

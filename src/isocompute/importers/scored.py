@@ -13,14 +13,13 @@ from isocompute.importers.checks import COUNTED_BY
 from isocompute.importers.powers import refuse_logarithm
 from isocompute.importers.reading import is_missing_word, number
 from isocompute.importers.runs import ImportedRun
-from isocompute.importers.settings import Settings, counts_errors
+from isocompute.importers.settings import ERRORS, Settings
 
 _NO_SCORE = re.compile(
     "best|peak|max|min|std|len|loss|err|wrong|fail|token|time|per_sec|ratio|clip|count|stop|format|"
     "temperature|top_[pk]|samples_per|(?<![a-z])(?:[cw]er|num|n)(?![a-z])|"  # error rates, counts
     "_valid(?![a-z])|(?<![a-z])valid(?:ity)?_(?:[a-z]+_)?(?:rate|share|frac)", re.I,
 )
-_EXTREME = re.compile("best|peak|max|min", re.I)
 _RATES = ("acc|correct|exact", "solve|success|pass")  # the most telling first
 _ALIKE = 3  # keys named beside the likeliest
 _RATE = "|".join(_RATES)
@@ -93,8 +92,8 @@ def likely_score(runs: Sequence[ImportedRun]) -> str:
 
 def _errors(runs: Sequence[ImportedRun]) -> str:
     """The key that alone seems to hold errors on held-out problems; "" without."""
-    found = {key for run in runs for key in run.provenance.unread if counts_errors(key)
-             and re.search(_HELD_OUT, key, re.I) and not _EXTREME.search(key)}  # fmt: skip
+    found = {key for run in runs for key in run.provenance.unread if ERRORS.search(key)
+             and re.search(_HELD_OUT, key, re.I) and "best" not in key.lower()}  # fmt: skip
     return found.pop() if len(found) == 1 else ""
 
 

@@ -54,9 +54,7 @@ def join_counted_anew(
 _NUMBERS = re.compile("[0-9]+")
 _SEQUEL = re.compile("part|resum|contin|cont(?![a-z])|restart|phase|stage|again|retry", re.I)
 # A model by its public name; of a path to weights a run may have gone on with its own.
-_PUBLIC = re.compile(
-    r"(?!.*(?:check|ckpt|step|iter|out|run|save|exp|actor))[\w-]+/[\w.-]+", re.I
-)
+_PUBLIC = re.compile(r"(?!.*(check|ckpt|step|iter|out|run|save|exp|actor))[\w-]+/[\w.-]+", re.I)
 # Parts and repetitions of one configuration: more are compared in minutes, and nobody has them.
 _MOST_PARTS = 64
 # Standard deviations of noise between what the same model scores twice: at half seeds that learn

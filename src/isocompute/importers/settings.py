@@ -25,7 +25,7 @@ _MEANT = ("problems_per_batch", "rollouts_per_problem", "batch_size", "rollouts"
 # The short words of --current, for settings, placeholders and columns.
 _SHORT = {"bp": "problems_per_batch", "n": "rollouts_per_problem"}
 _COLUMNS = {**_SHORT, "batch_size": "responses_per_batch"}  # B = B_p * n, as in --batch-size
-_ERRORS = re.compile(
+ERRORS = re.compile(
     r"(?:^|[/_.-])(?:errors?|err|failures?|fail|wrong|[cw]er)(?:[/_.-]?(?:rates?|mean))?$", re.I
 )
 _PLACEHOLDER = re.compile(r"\{([a-z_]*)\}")
@@ -213,15 +213,6 @@ class Settings:
         return replace(self, **found, inferred=inferred, named=named)  # type: ignore[arg-type]
 
 
-def counts_errors(key: str) -> bool:
-    """Whether a key by its name holds a share of errors, which falls with success.
-
-    >>> counts_errors("dev_err"), counts_errors("eval/terror")
-    (True, False)
-    """
-    return _ERRORS.search(key) is not None
-
-
 def parse_metric(text: str, *, key: str = "") -> Metric:
     """`avg@4`, `best@4`, `best@4:bootstrap`, `avg` -> Metric.
 
@@ -352,7 +343,7 @@ def _columns(value: object) -> dict[str, Column]:
         errors = score != meaning and (score == "score" or score not in (*_MEANT, *_COLUMNS))
         if errors:
             meaning = score
-        elif counts_errors(str(key)):
+        elif ERRORS.search(str(key)):
             minus = shlex.quote(f"{key}=1-{meaning if isinstance(meaning, str) else 'avg'}")
             raise InputError(
                 f"a score must grow with success, but {key!r} counts errors; add --map {minus}, "

@@ -223,11 +223,8 @@ def filled_down(table: pa.Table, told: list[str]) -> pa.Table:
     """A table in which the first row of a run alone names it, filled as its sheet shows it.
 
     What tells runs apart must be empty in the same rows, below a row that has it, and steps must
-    rise within a run and go back where the next begins. Empty rows are no rows.
-
-    Args:
-        table: its columns under the names that they go by, in the order of the file.
-        told: takes a line of what was done.
+    rise within a run and go back where the next begins. Empty rows are no rows. `told` takes a
+    line of what was done.
     """
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -251,6 +248,5 @@ def filled_down(table: pa.Table, told: list[str]) -> pa.Table:
     heads = pa.array(np.maximum.accumulate(np.where(gaps, 0, np.arange(len(gaps)))).tolist())
     for name in own:
         table = table.set_column(table.column_names.index(name), name, table[name].take(heads))
-    told.append(f"{int(gaps.sum())} rows without {', '.join(own)} take those of the row above, "
-                "where steps go on")  # fmt: skip
+    told.append(f"{int(gaps.sum())} rows without {', '.join(own)} take those of the row above")
     return table

@@ -11,6 +11,7 @@ import pytest
 
 from isocompute.errors import InputError
 from isocompute.importers import read_log
+from isocompute.importers.archive import import_logs
 from isocompute.importers.settings import load_settings
 from isocompute.importers.wire import masked_crc32c
 from test_layouts_eighteenth import AT, log, of, write
@@ -25,7 +26,7 @@ def configure(home: Path, n: int, seed: int) -> None:
     write(home / ".hydra" / "config.yaml", json.dumps(config))
 
 
-@pytest.mark.parametrize("place", ["logs", "../outputs", "."])
+@pytest.mark.parametrize("place", ["runs", "../outputs", ".", ".."])
 def test_a_folder_of_the_run_s_name_holds_its_configuration(tmp_path: Path, place: str) -> None:
     for n, seed in ((4, 1), (8, 2)):
         log(tmp_path / "p" / "logs", f"q_n{n}", n)
@@ -34,9 +35,9 @@ def test_a_folder_of_the_run_s_name_holds_its_configuration(tmp_path: Path, plac
 
 
 @pytest.mark.parametrize(("run", "homes"), [
-    ("q_n4", ["a", "b"]), ("grpo", ["a"]), ("q_n4", ["../other/a"]),
+    ("q_n4", ["out", "runs"]), ("grpo", ["out"]), ("q_n4", ["../out"]), ("q_n4", ["other"]),
 ])  # fmt: skip
-def test_several_or_far_folders_of_a_name_or_one_of_a_plain_word_hold_none(
+def test_several_far_or_others_folders_of_a_name_or_one_of_a_plain_word_hold_none(
     tmp_path: Path, run: str, homes: list[str]
 ) -> None:
     log(tmp_path / "p" / "logs", run, 4)
@@ -73,7 +74,7 @@ def test_a_step_that_is_the_trainer_s_counter_times_b_p_n_counts_rollouts(
         (320 * s, "training_step", float(s)), (320 * s, "eval/scores", score(s, 8)))]
     path = events(tmp_path / "k8" / "events.out.tfevents.1", rows)
     arguments = {"num_unique_prompts_rollout": 40 + off, "num_samples_per_prompt_rollout": 8,
-                 "seed": 3, "chat": "a|b"}  # fmt: skip
+                 "seed": 3, "model_name_or_path": "a|b"}  # fmt: skip
     table_of(path, arguments)
     if off:
         assert "step says 16000 where training_step says 50" in refused(tmp_path)
@@ -81,6 +82,7 @@ def test_a_step_that_is_the_trainer_s_counter_times_b_p_n_counts_rollouts(
         (curve,) = load(tmp_path)
         assert drawn([curve]) == {(40, 8, 3): [320 * s for s in AT if s]}
         (run,) = read_log(tmp_path)
+        assert run.provenance.facts["model"] == "a|b"
         assert "step: step counts rollouts, B_p * n = 320 in an update" in run.provenance.inferred
 
 
@@ -165,9 +167,12 @@ def test_a_loop_that_logs_errors_is_read_as_one_minus_them(tmp_path: Path) -> No
     head = {"ev": "go", "hp": {"tasks_per_iter": 40, "attempts_per_task": 8, "rng": 3}}
     rows = [{"ev": "held", "t": s, "test_err": round(1 - score(s, 8), 5)} for s in AT]
     trained = [{"ev": "up", "t": s, "train_err": 0.5, "loss": 0.1} for s in AT]
-    lines(tmp_path / "fox.jsonl", [head, *rows, *trained, {"ev": "end", "best_test_err": 0.1}])
+    end = {"ev": "end", "t": 50, "best_test_err": 0.1}
+    lines(tmp_path / "fox.jsonl", [head, *rows, *trained, end])
     told = refused(tmp_path, (), ("step=t",))
     assert "name the score (--map test_err=1-avg, which reads 1 minus it)" in told
+    with pytest.raises(InputError, match=r"1 minus it\. Nor is `problems_per_batch` or"):
+        import_logs([tmp_path / "fox.jsonl"], tmp_path / "st", settings=load_settings(["step=t"]))
     maps = ("tasks_per_iter=problems_per_batch", "attempts_per_task=rollouts_per_problem")
     assert f"--map {maps[0]} --map {maps[1]} if they hold these" in told
     (curve,) = load(tmp_path, ("test_err=1-avg", *maps), ("step=t",))

@@ -28,7 +28,9 @@ _OVERRIDE = re.compile(rf"(?<![\w./$-])\+{{0,2}}([A-Za-z_]\w*(?:\.\w+)+)={_VALUE
 _KEYWORD = re.compile(rf"(?<![\w.])([a-z]\w{{1,60}})\s*=\s*{_VALUE}(?=\s*[,)])")
 _SET = re.compile(rf"^\s*(?:export )?([A-Za-z_]\w*)={_VALUE}\s*(?:#.*)?$", re.M)
 _USED = re.compile(r"\$\{?([A-Za-z_]\w*)\}?")
-_MOST_FOLDERS = 100  # looked into for one of each run; a project has tens
+# What a job writes; under any other name may lie another project's runs of the same names.
+_OF_RUNS = ("", "outputs", "output", "out", "runs", "results", "checkpoints", "ckpts", "multirun",
+            "experiments", "exps", "exp")  # fmt: skip
 _TELLING = re.compile(r"[a-z].*[-_.0-9]|[-_.0-9].*[a-z]", re.I)  # `grpo` may be any word of it
 _COMMENT = re.compile(r"^\s*#.*$|\s#[^'\"\n]*$", re.M)
 
@@ -65,13 +67,8 @@ def configuration_launched(
 def folders_of(path: Path, run: str) -> list[Path]:
     """Folders of a run's name near its log, as outputs/NAME beside logs/NAME.jsonl."""
     near = list(path.parents)[:2] if _TELLING.search(run) else []
-    found = (one / run for home in near for one in _folders(home, home.stat().st_mtime_ns))
+    found = (folder / name / run for folder in near for name in _OF_RUNS)
     return [home for home in dict.fromkeys(found) if home.is_dir() and home not in path.parents]
-
-
-@lru_cache(maxsize=16)
-def _folders(home: Path, _changed: int) -> list[Path]:
-    return [home, *sorted(one for one in home.iterdir() if one.is_dir())][:_MOST_FOLDERS]
 
 
 @lru_cache(maxsize=32)

@@ -93,7 +93,8 @@ def likely_score(runs: Sequence[ImportedRun]) -> str:
 def _errors(runs: Sequence[ImportedRun]) -> str:
     """The key that alone seems to hold errors on held-out problems; "" without."""
     found = {key for run in runs for key in run.provenance.unread if ERRORS.search(key)
-             and re.search(_HELD_OUT, key, re.I) and "best" not in key.lower()}  # fmt: skip
+             and re.search(_HELD_OUT, key, re.I)
+             and not re.search("best|(?<![a-z])[cw]er(?![a-z])", key, re.I)}  # fmt: skip
     return found.pop() if len(found) == 1 else ""
 
 

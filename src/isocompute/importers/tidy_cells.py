@@ -236,11 +236,12 @@ def filled_down(table: pa.Table, told: list[str]) -> pa.Table:
              for name in texts}  # fmt: skip
     if not (gaps := empty[_OF_RUNS[-1]]).any() or gaps.all():
         return table
-    if (blank := np.all(list(empty.values()), axis=0)).any():
-        return filled_down(rows_where(table, ~blank), told)
-    at = next((table[name] for name in ("steps", "rollouts") if name in texts), None)
     own = [name for name in _OF_RUNS if name in texts and not empty[name].all()]
-    if at is None or gaps[0] or any((empty[name] != gaps).any() for name in own):
+    if (blank := np.all(list(empty.values()), axis=0)).any():
+        filled = filled_down(rows_where(table, ~blank), told)
+        return filled if told or all((empty[name] == blank).all() for name in own) else table
+    at = next((table[name] for name in ("steps", "rollouts") if name in texts), None)
+    if at is None or any((empty[name] != gaps).any() for name in own):
         return table
     steps = np.array([number(cell) for cell in at.to_pylist()], dtype=np.float64)
     if not ((np.diff(steps) > 0) == gaps[1:]).all():

@@ -160,6 +160,13 @@ def test_a_sheet_that_may_mean_something_else_is_refused(
     assert "fill empty cells down" in refused(table, SHEET)
 
 
+def test_empty_rows_between_named_ones_are_none(tmp_path: Path) -> None:
+    rows = "".join(f"40,8,{s},{score(s, 8)}\n" + ",,,\n" * (s == 20) for s in AT)
+    head = "problems_per_batch,rollouts_per_problem,steps,score\n"
+    table = write(tmp_path / "t.csv", head + rows)
+    assert drawn(load(table)) == of(40, 8, None)
+
+
 # Shares of errors.
 
 

@@ -232,10 +232,11 @@ def filled_down(table: pa.Table, told: list[str]) -> pa.Table:
     texts = [name for name in table.column_names if pa.types.is_string(table[name].type)]
     if len(texts) < len(table.column_names) or _OF_RUNS[-1] not in texts:
         return table
-    empty = {name: as_numpy(pc.equal(pc.utf8_trim_whitespace(table[name]), ""), 0)
-             for name in texts}  # fmt: skip
-    if not (gaps := empty[_OF_RUNS[-1]]).any() or gaps.all():
-        return table
+    empty = dict[str, NDArray[Any]]()
+    for name in (_OF_RUNS[-1], *texts):  # most tables have no gap in the first
+        empty[name] = as_numpy(pc.equal(pc.utf8_trim_whitespace(table[name]), ""), 0)
+        if not (gaps := empty[_OF_RUNS[-1]]).any() or gaps.all():
+            return table
     own = [name for name in _OF_RUNS if name in texts and not empty[name].all()]
     if (blank := np.all(list(empty.values()), axis=0)).any():
         filled = filled_down(rows_where(table, ~blank), told)

@@ -234,7 +234,7 @@ def filled_down(table: pa.Table, told: list[str]) -> pa.Table:
         return table
     empty = dict[str, NDArray[Any]]()
     for name in (_OF_RUNS[-1], *texts):  # most tables have no gap in the first
-        empty[name] = as_numpy(pc.equal(pc.utf8_trim_whitespace(table[name]), ""), 0)
+        empty[name] = as_numpy(pc.utf8_length(pc.utf8_trim_whitespace(table[name])), 0) == 0
         if not (gaps := empty[_OF_RUNS[-1]]).any() or gaps.all():
             return table
     own = [name for name in _OF_RUNS if name in texts and not empty[name].all()]

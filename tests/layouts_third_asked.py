@@ -104,7 +104,7 @@ REWRITTEN = {
     "one_in_percent": r"not read: eval_accuracy\)",
     "times_only": r"its rows have ts, eval/accuracy\); name the step's key",
     "steps_of_samples": r"consumed_samples is the same number in every row; .*write a table",
-    "error_rate": r"not read: eval/error_rate\).*--map KEY=avg",
+    "error_rate": r"not read: eval/error_rate\).*--map eval/error_rate=1-avg,",
     "appended_runs": r"`problems_per_batch` and `rollouts_per_problem` must be known",
     **dict.fromkeys(("skyrl_console", "openrlhf_console"), _CONSOLE),
 }  # fmt: skip

@@ -25,7 +25,6 @@ ALL = {**LAYOUTS, **FOREIGN, **UNSEEN, **FRESH, **BLIND, **THIRD}
 REFUSED = {
     "chart_percent": r"goes from 20 to 54.* --range 0 100",
     "summed_rewards": r"goes from 0.2 to .*--range LOW HIGH",
-    "samples_axis": r"step says 1536 where update says 12; .*--set step=update",
     "skyrl_sets": r"hold 'aime_24', 'all', 'math_500'; choose one with --problem-set",
     "easyr1_parts": r"the whole reward \(0.28.* add --metric avg@4:accuracy or --metric avg@4",
     "tinker_tests": r"the whole reward \(0.195 .* add --metric avg:correct or --metric avg",

@@ -17,7 +17,6 @@ from layouts_fourth import LAYOUTS
 
 PATTERN = r"add --set pattern='bp\{problems_per_batch\}_n\{rollouts_per_problem\}_seed\{seed\}'"
 REFUSED = {
-    "excel_merged_cells": r"row 2 has nan \(18 such rows\)",
     "sqlite_dump_without_header": r"first line looks like a row .*put a line of names above it",
     "jq_series_of_unequal_length": r"must be a list of rows with a step",
     "header_again_in_new_order": PATTERN,

@@ -243,9 +243,10 @@ def test_event_files_over_episodes_do_not_count_them_as_updates(tmp_path: Path) 
         (u * 256, "training_step", float(u)), (u * 256, "eval/scores", 0.3 + u / 1000))]
     path = events(tmp_path / "k8" / "events.out.tfevents.1", rows)
     words = ["problems_per_batch=32", "pattern=k{rollouts_per_problem}"]
+    assert read_log(path, settings=load_settings(words))[0].series[0].step_K[-1] == 100
     with pytest.raises(InputError, match="step says 25600 where training_step says 100; choose "
                                          "with --set step=training_step"):
-        read_log(path, settings=load_settings(words))
+        read_log(path, settings=load_settings(["problems_per_batch=40", words[1]]))
     (run,) = read_log(path, settings=load_settings([*words, "step=training_step"]))
     assert run.series[0].step_K[-1] == 100
     assert run.series[0].rollouts_K[-1] == 25600

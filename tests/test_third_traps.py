@@ -99,7 +99,7 @@ def test_a_step_that_counts_samples_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("key", ["eval/error_rate", "val_err", "eval.failures", "test/wrong"])
 def test_a_count_of_errors_is_no_score(key: str) -> None:
-    with pytest.raises(InputError, match=r"must grow with success, but .* write 1 minus it"):
+    with pytest.raises(InputError, match=r"must grow with success, but .* which reads 1 minus it"):
         settings_from({"columns": {key: "avg@4"}})
 
 

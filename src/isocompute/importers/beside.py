@@ -79,7 +79,7 @@ _COUNTERS = {"step", "rollouts", "score", "metric"}
 _CONFIGURATIONS = re.compile(r"(?:\w+[-_])?conf(?:ig)?s?", re.I)  # a folder of them
 _SECTION = re.compile(r"^(?:params|parameters|config|hparams)[./]")  # Neptune, MLflow
 _LISTS = (".jsonl", ".json")
-_LOGS = (".jsonl", ".csv", ".tsv", ".gz", ".json", ".log", ".out", ".txt")
+_LOGS = (".jsonl", ".csv", ".tsv", ".gz", ".json", ".log", ".out", ".stdout", ".txt")
 
 
 def configuration_beside(path: Path) -> tuple[str, dict[str, object]] | None:
@@ -186,8 +186,9 @@ def _is_alone(path: Path, folder: Path) -> bool:
 def configuration_named(path: Path, run: str) -> tuple[str, Mapping[str, object]] | None:
     """The configuration that bears a run's name, of the file or in it; None without one.
 
-    It lies in `configs` or `train_configs` of the log's folder or of one above, or in W&B's
-    folder of the run; or the script that started the run says it.
+    It lies in `configs` or `train_configs` of the log's folder or of one above, in a folder of the
+    run's name (`outputs/NAME/.hydra`), or in W&B's folder of it; or the script that started it
+    says it.
 
     Args:
         path: of the log.
@@ -200,13 +201,14 @@ def configuration_named(path: Path, run: str) -> tuple[str, Mapping[str, object]
                 if file.is_file() and file.stat().st_size <= MAX_LINE_BYTES:
                     return os.path.relpath(file, path.parent), _content(file)
     there = _of_wandb(path.parent, path.parent.stat().st_mtime_ns)
-    named: tuple[str, Mapping[str, object]] | None
-    named = next((one for one in there if run in _names_in(one[1])), None)
-    if named is None:
-        from isocompute.importers.launched import configuration_launched
+    if (named := next((one for one in there if run in _names_in(one[1])), None)) is not None:
+        return named
+    from isocompute.importers.launched import configuration_launched, folders_of
 
-        named = configuration_launched(path, _HISTORY.sub("", run), _LEVELS)
-    return named
+    own = [(home, found) for home in folders_of(path, run) if (found := _in_folder(home, path))]
+    if len(own) == 1:
+        return os.path.relpath(own[0][0] / own[0][1][0], path.parent), own[0][1][1]
+    return configuration_launched(path, _HISTORY.sub("", run), _LEVELS)
 
 
 @lru_cache(maxsize=16)

@@ -127,7 +127,7 @@ def as_evaluations(
 
 def counts_responses(
     points: Collection[Points], batch: int | None, planned: int | None, settings: Settings,
-    what: str, axis: str = "",
+    what: str, axis: str = "", *, told: bool = False,
 ) -> str:
     """The key of steps that count responses, B_p * n in an update; "" where they do not.
 
@@ -140,6 +140,7 @@ def counts_responses(
         settings: of the user.
         what: the log and the run, for the message.
         axis: of a chart, where it counts rollouts by its name.
+        told: the trainer's own counter says that it does.
 
     Raises:
         UnclearError: steps are no whole batches under such a name; or evaluations are whole
@@ -163,6 +164,8 @@ def counts_responses(
         return axis
     last = max(int(p.steps_K.max()) for p in points if p.step)
     trainers = {p.column.trainer for p in own} - {""}
+    if told:
+        return "step"
     if last == batch * (planned or 0) or (key == "global_step" and trainers == {"open-instruct"}):
         return key
     beyond = planned is not None and last > planned

@@ -13,10 +13,10 @@ YOURS = {"problems_per_batch": "B_P", "rollouts_per_problem": "N", "seed": "SEED
          "processes": "P"}
 _CALLED = {
     "problems_per_batch": r"(n_|num_|batch_?)?(prompts|problems|questions|queries|tasks)"
-                          r"(_per_(batch|step|update|iteration))?|prompt_batch_size|bp",
+                          r"(_per_(batch|step|update|iter(ation)?))?|prompt_batch_size|bp",
     "rollouts_per_problem": r"group_?size(_mean)?|(num_?|n_?)?generations?|(\w*_)?rollouts?_?n|n|g|"
-                            r"(n_?|num_?)?(samples|rollouts|generations|responses|completions|resp)"
-                            r"_?per_?(prompt|problem|question|episode)|n_?samples|num_?samples",
+                            r"(n_?|num_?)?(samples|rollouts|generations|responses|completions|resp|"
+                            r"tries|attempts)_?per_?(prompt|problem|question|episode|task)|n_?samples|num_?samples",
     "rollouts": r"((total|cum\w*|n|num)_)?(rollouts|trajectories|episodes|completions)"
                 r"(_?(seen|total|so_far))?|total_samples|samples_seen|consumed_samples|c",
 }  # fmt: skip

@@ -7,9 +7,13 @@ know how, this module in which order.
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from pathlib import Path
+
+import numpy as np
 
 from isocompute.importers import checks, placing
 from isocompute.importers.asking import also_asked_of
@@ -45,6 +49,7 @@ from isocompute.importers.points import (
 from isocompute.importers.reading import clean_text, whole
 from isocompute.importers.recorded import logged_rate
 from isocompute.importers.runs import ImportedRun, Outcomes, Provenance, UnclearError
+from isocompute.importers.scale import of_errors
 from isocompute.importers.schedule import EPOCH, passes_per_step, rate_span
 from isocompute.importers.scored import Evidence
 from isocompute.importers.settings import Settings
@@ -95,6 +100,8 @@ def conclude(
         UnclearError: where what counts updates is not clear, or B_p * n contradicts the tokens.
     """
     found = c.found
+    for points in (p for p in c.points if p.column.errors):
+        points.value = array("d", of_errors(np.array(points.value), f"{path}: {points.key}"))
     _told_by_name(c, path)
     for text in found.notes:
         if c.settings.problems_per_batch is None or not text.startswith("B_p is "):
@@ -142,8 +149,10 @@ def conclude(
         what = f"{path}: run {c.name}"
         batch = None if b_p is None or n is None else b_p * n
         if batch and (key := counts_responses(
-            c.points, batch, planned, c.settings, what, c.counters.rollouts
+            c.points, batch, planned, c.settings, what, c.counters.rollouts,
+            told=c.counters.counts(batch),
         )):  # fmt: skip
+            c.counters.agree(Fraction(1, batch))
             c.side = placing.to_updates(c.points, c.side, batch)
             c.latest, c.first = -(-c.latest // batch), c.first and -(-c.first // batch)
             c.counters.infer(f"step: {key} counts rollouts, B_p * n = {batch} in an update")

@@ -109,7 +109,7 @@ _GPUS = (
 _PROCESSES = ("global_world_size", "world_size", "num_processes")
 # slime 0.3.1 leaves `seed` at Megatron's 1234: what its rollouts draw with goes before
 _SEEDS = ("rollout_seed", "seed", "trainer.seed", "train.seed", "data.seed", "grpo.seed",
-          "dataset_builder.seed")
+          "dataset_builder.seed", "rng", "rng_seed")
 
 # What runs have to share to be repetitions of each other: name -> keys of the trainers.
 _FACTS: dict[str, tuple[str, ...]] = {

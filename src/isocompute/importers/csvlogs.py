@@ -21,7 +21,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from isocompute.errors import InputError
-from isocompute.importers.asking import pattern_in_columns
+from isocompute.importers.asking import also_asked_of, pattern_in_columns
 from isocompute.importers.beside import (
     configuration_beside,
     configuration_in_table,
@@ -132,6 +132,15 @@ def read_csv_log(path: Path, settings: Settings) -> list[ImportedRun]:
         return read_layout(path, header, rows, settings, errors)
 
 
+def _asked_too(path: Path, cell: str, settings: Settings) -> str:
+    """What will be asked for of a chart's runs, by the name of one; "" where a file says it."""
+    run, dash, _ = cell.rpartition(" - ")
+    if not dash or configuration_beside(path) or configuration_in_table(path, run):
+        return ""
+    settings = settings.for_file(run)
+    return also_asked_of(path, run, settings.problems_per_batch, settings.rollouts_per_problem)
+
+
 def read_layout(
     path: Path, header: list[str], rows: Rows, settings: Settings, errors: Errors,
     configs: Mapping[str, Mapping[str, object]] | None = None,
@@ -143,6 +152,7 @@ def read_layout(
         raise UnclearError(
             f"{path}: column names must be unique, but {doubles[0]!r:.100} occurs more than once; "
             "give the runs names of their own (in W&B before the export), or rename a column."
+            f"{_asked_too(path, doubles[0], settings)}"
         )
     kind = layout_of(header) or _described(header, path) or ""
     if kind == "runs":

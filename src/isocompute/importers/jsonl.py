@@ -201,7 +201,7 @@ def take_row(
     if step is not None and any(k.startswith("eval/") for k in row):
         collector.row(step, row, number)
         return "skyrl-eval"
-    config = row.get("config")
+    config = next((row[name] for name in SETTINGS if isinstance(row.get(name), dict)), None)
     if not isinstance(config, dict) and any(map(may_be_setting, row)):
         config = {k: v for k, v in row.items() if k not in RUN_KEYS}  # a line above its rows
     if isinstance(config, dict):

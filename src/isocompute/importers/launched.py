@@ -28,6 +28,9 @@ _OVERRIDE = re.compile(rf"(?<![\w./$-])\+{{0,2}}([A-Za-z_]\w*(?:\.\w+)+)={_VALUE
 _KEYWORD = re.compile(rf"(?<![\w.])([a-z]\w{{1,60}})\s*=\s*{_VALUE}(?=\s*[,)])")
 _SET = re.compile(rf"^\s*(?:export )?([A-Za-z_]\w*)={_VALUE}\s*(?:#.*)?$", re.M)
 _USED = re.compile(r"\$\{?([A-Za-z_]\w*)\}?")
+# What a job writes; under any other name may lie another project's runs of the same names.
+_OF_RUNS = ("", "outputs", "output", "out", "runs", "results", "checkpoints", "ckpts", "multirun",
+            "experiments", "exps", "exp")  # fmt: skip
 _TELLING = re.compile(r"[a-z].*[-_.0-9]|[-_.0-9].*[a-z]", re.I)  # `grpo` may be any word of it
 _COMMENT = re.compile(r"^\s*#.*$|\s#[^'\"\n]*$", re.M)
 
@@ -59,6 +62,13 @@ def configuration_launched(
         if found:
             return None
     return None
+
+
+def folders_of(path: Path, run: str) -> list[Path]:
+    """Folders of a run's name near its log, as outputs/NAME beside logs/NAME.jsonl."""
+    near = list(path.parents)[:2] if _TELLING.search(run) else []
+    found = (folder / name / run for folder in near for name in _OF_RUNS)
+    return [home for home in dict.fromkeys(found) if home.is_dir() and home not in path.parents]
 
 
 @lru_cache(maxsize=32)

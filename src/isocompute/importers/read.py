@@ -49,7 +49,8 @@ _NO_LOGS = (
     "wandb-metadata.json", "tokenizer.json", "tokenizer_config.json", "generation_config.json",
 )
 _LOG_ENDINGS = (
-    ".jsonl", ".json", ".wandb", ".csv", ".tsv", ".db", ".sqlite", ".log", ".txt", ".out", ".gz",
+    ".jsonl", ".json", ".wandb", ".csv", ".tsv", ".db", ".sqlite", ".log", ".txt", ".out",
+    ".stdout", ".gz",
 )
 _WORKBOOKS = (".xlsx", ".xls", ".ods", ".numbers")
 
@@ -220,7 +221,7 @@ def _is_mlflow_run(folder: Path, names: list[str], folders: list[str]) -> bool:
 def is_candidate(path: Path) -> bool:
     """Whether a file of a folder is opened as a log, by its name."""
     name = path.name.lower()
-    if (whole := ROTATED.sub("", name)).endswith((".jsonl", ".log", ".out")):
+    if (whole := ROTATED.sub("", name)).endswith((".jsonl", ".log", ".out", ".stdout")):
         name = whole
     if name.startswith(".") or name.endswith(_SKIPPED_ENDINGS) or name in _NO_LOGS:
         return False

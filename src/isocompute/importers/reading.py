@@ -341,7 +341,8 @@ def in_time(rows: list[Any]) -> list[Any]:
 
 # What logrotate, and Python's RotatingFileHandler, append to the older parts of a log.
 ROTATED = re.compile(r"(?<=\w)\.[0-9]{1,3}(?=\.gz$|$)")
-_ENDINGS = (".gz", ".jsonl", ".json", ".ndjson", ".csv", ".tsv", ".log", ".txt", ".out", ".wandb",
+_ENDINGS = (".gz", ".jsonl", ".json", ".ndjson", ".csv", ".tsv", ".log", ".txt", ".out", ".stdout",
+            ".wandb",
             ".parquet")
 # Names that trainers give every run's log: the folder is what the run is called.
 _COMMON = (

@@ -35,6 +35,15 @@ def check_range(score_range: tuple[float, float]) -> None:
         )
 
 
+def of_errors(errors: NDArray[np.float64], where: str) -> NDArray[np.float64]:
+    """The scores that shares of errors stand for; InputError beyond 0..1, as percentages are."""
+    if (outside := errors[(errors < 0) | (errors > 1)]).size:
+        raise InputError(
+            f"{where}: errors must be shares in 0..1, but one is {outside[0]:g}; write shares."
+        )
+    return 1 - errors
+
+
 def require_range(
     name: str, score: NDArray[np.float64], score_range: tuple[float, float], path: str
 ) -> None:

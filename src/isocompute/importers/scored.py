@@ -13,7 +13,7 @@ from isocompute.importers.checks import COUNTED_BY
 from isocompute.importers.powers import refuse_logarithm
 from isocompute.importers.reading import is_missing_word, number
 from isocompute.importers.runs import ImportedRun
-from isocompute.importers.settings import Settings
+from isocompute.importers.settings import ERRORS, Settings
 
 _NO_SCORE = re.compile(
     "best|peak|max|min|std|len|loss|err|wrong|fail|token|time|per_sec|ratio|clip|count|stop|format|"
@@ -90,6 +90,14 @@ def likely_score(runs: Sequence[ImportedRun]) -> str:
     return sure if others or told.count("--") == 1 else mapped("KEY")
 
 
+def _errors(runs: Sequence[ImportedRun]) -> str:
+    """The key that alone seems to hold errors on held-out problems; "" without."""
+    found = {key for run in runs for key in run.provenance.unread if ERRORS.search(key)
+             and re.search(_HELD_OUT, key, re.I)
+             and not re.search("best|(?<![a-z])[cw]er(?![a-z])", key, re.I)}  # fmt: skip
+    return found.pop() if len(found) == 1 else ""
+
+
 def _of_training(key: str, keys: Sequence[str]) -> bool:
     """Whether a key stands beside the loss of updates, and none of them names held-out problems.
 
@@ -108,6 +116,8 @@ def likely_scores(runs: Sequence[ImportedRun]) -> str:
     keys = _likely(runs)
     beside = {key for run in runs for key in run.provenance.beside_loss}
     found = likely_key(keys, beside)
+    if found == "KEY" and (errors := _errors(runs)):
+        return f"{mapping(errors, '1-avg')}, which reads 1 minus it"
     rate = next((word for word in _RATES if re.search(word, found, re.I)), None)
     alike = [] if rate is None else [
         key for key in dict.fromkeys(keys) if key != found and re.search(rate, key, re.I)
@@ -189,7 +199,7 @@ def no_reward(runs: Sequence[ImportedRun]) -> str:
     """What is said where a loss is logged and nothing like a reward; "" otherwise."""
     keys = [key for run in runs for key in run.provenance.unread]
     learns = any(_LEARNS.search(key) for key in keys)
-    if likely_key(_likely(runs)) != "KEY" or not learns or any(
+    if likely_key(_likely(runs)) != "KEY" or not learns or _errors(runs) or any(
         re.search("reward|score|return", key, re.I) for key in keys
     ):
         return ""

@@ -53,6 +53,8 @@ def join_counted_anew(
 
 _NUMBERS = re.compile("[0-9]+")
 _SEQUEL = re.compile("part|resum|contin|cont(?![a-z])|restart|phase|stage|again|retry", re.I)
+# A model by its public name; of a path to weights a run may have gone on with its own.
+_PUBLIC = re.compile(r"(?!.*(check|ckpt|step|iter|out|run|save|exp|actor))[\w-]+/[\w.-]+", re.I)
 # Parts and repetitions of one configuration: more are compared in minutes, and nobody has them.
 _MOST_PARTS = 64
 # Standard deviations of noise between what the same model scores twice: at half seeds that learn
@@ -75,6 +77,9 @@ def _nearest_end(
 def _ends_where(whole: ImportedRun, part: ImportedRun) -> tuple[float, float] | None:
     """The last score of a run and the first of another, where the other goes on from there."""
     if any((span := span_of(run)) is None or span[0] > 1.5 * span[2] for run in (whole, part)):
+        return None
+    models = {run.provenance.facts.get("model", "") for run in (whole, part)}
+    if len(models) > 1 and all(map(_PUBLIC.fullmatch, models)):
         return None
     names = {re.sub("[0-9]+", "", run.name) for run in (whole, part)}
     if len(names) > 1 and not any(map(_SEQUEL.search, names)):

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 from isocompute.importers.reading import flatten, unwrapped
 
 SETTINGS = ("config", "cfg", "params", "parameters", "hyperparameters", "hyperparams", "hparams",
-            "settings", "args")  # fmt: skip
+            "settings", "args", "hp")  # fmt: skip
 STEPS = ("step", "_step", "global_step", "update", "iteration", "iter", "training_step",
          "train_step")  # fmt: skip
 # Lists of rows whose keys say all; the name of any other says what its rows are of.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import math
 import re
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
@@ -24,7 +25,7 @@ _MEANT = ("problems_per_batch", "rollouts_per_problem", "batch_size", "rollouts"
 # The short words of --current, for settings, placeholders and columns.
 _SHORT = {"bp": "problems_per_batch", "n": "rollouts_per_problem"}
 _COLUMNS = {**_SHORT, "batch_size": "responses_per_batch"}  # B = B_p * n, as in --batch-size
-_ERRORS = re.compile(
+ERRORS = re.compile(
     r"(?:^|[/_.-])(?:errors?|err|failures?|fail|wrong|[cw]er)(?:[/_.-]?(?:rates?|mean))?$", re.I
 )
 _PLACEHOLDER = re.compile(r"\{([a-z_]*)\}")
@@ -35,12 +36,14 @@ _METRIC = re.compile(r"(?P<kind>[A-Za-z_][\w-]*?)(?:@(?P<k>[1-9][0-9]{0,5}))?(?:
 class Column:
     """What one key of the log means: a metric, and the problem set and split it belongs to.
 
-    `trainer` names whose word it is, where that is known: trainers count their steps differently.
+    `errors`: it holds shares of errors, and the metric is 1 minus each. `trainer` names whose word
+    it is, where that is known: trainers count their steps differently.
     """
 
     metric: Metric
     problem_set: str = ""
     split: str = "validation"
+    errors: bool = False
     trainer: str = field(default="", compare=False)
 
 
@@ -336,10 +339,15 @@ def _columns(value: object) -> dict[str, Column]:
         )
     columns: dict[str, Column] = {}
     for key, meaning in value.items():
-        if _ERRORS.search(str(key)):
+        score = meaning.removeprefix("1-") if isinstance(meaning, str) else meaning
+        errors = score != meaning and (score == "score" or score not in (*_MEANT, *_COLUMNS))
+        if errors:
+            meaning = score
+        elif ERRORS.search(str(key)):
+            minus = shlex.quote(f"{key}=1-{meaning if isinstance(meaning, str) else 'avg'}")
             raise InputError(
-                f"a score must grow with success, but {key!r} counts errors; write 1 minus it "
-                "under a name of its own, and map that."
+                f"a score must grow with success, but {key!r} counts errors; add --map {minus}, "
+                "which reads 1 minus it."
             )
         if isinstance(meaning, str):
             name = _COLUMNS.get(meaning, meaning)
@@ -349,7 +357,7 @@ def _columns(value: object) -> dict[str, Column]:
                     f"a column must be a metric or {', '.join(_MEANT)}, but {key!r} is to be "
                     f"{name!r}; did you mean {near[0]}?"
                 )
-            columns[str(key)] = Column(metric=parse_metric(name, key=str(key)))
+            columns[str(key)] = Column(metric=parse_metric(name, key=str(key)), errors=errors)
             continue
         if not isinstance(meaning, Mapping) or "metric" not in meaning or (
             set(meaning) - {"metric", "problem_set", "split"}

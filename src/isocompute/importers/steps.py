@@ -10,6 +10,7 @@ planned one, nothing is guessed: the import stops with both values and `--set st
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from fractions import Fraction
 
 import numpy as np
 
@@ -185,11 +186,15 @@ class Counters:
         if self._differ is None or own > self._differ[2]:
             self._differ = (key, step, own)
 
-    def agree(self, per_tick: int) -> None:
+    def agree(self, per_tick: int | Fraction) -> None:
         """Drop the doubt about a counter that moves by so many while the tracker's moves by one."""
         if self._differ is not None:
             _, step, own = self._differ
             self._differ = None if 0 <= step * per_tick - own < per_tick else self._differ
+
+    def counts(self, batch: int) -> bool:
+        """Whether the tracker's step is the trainer's counter times a batch: it counts rollouts."""
+        return self._differ is not None and self._differ[1] == self._differ[2] * batch > 0
 
     def infer(self, line: str) -> None:
         """Take what was concluded rather than read."""

@@ -46,6 +46,7 @@ _SPLIT_FOLDER = re.compile(
     r"(?:^|[ _.-])(train(?:ing)?|val(?:id(?:ation)?)?|eval|test|held[_-]?out|dev)$", re.I
 )
 _TRAIN = re.compile("train", re.I)
+_ROW = re.compile(r"^\|([A-Za-z_][\w.]*)\|(.*)\|$", re.M)  # of a table of arguments, as Markdown
 _DEEPEST = 6  # folders between a run and a line of a chart of it: its tag may have slashes
 _ASIDE = 1 << 20  # bytes; a file of hparams alone has some thousands
 # Counters of updates that a trainer writes as tags; where one is not the step, the step counts
@@ -257,6 +258,8 @@ def _value(data: bytes, record: int, collector: Collector) -> tuple[str, float] 
             config, _ = parse_json(words.strip().strip("`").strip())
             if isinstance(config, dict):
                 collector.configure(config, record)
+        elif words is not None and words.startswith("|param|value|"):  # CleanRL, open-instruct
+            collector.configure(dict(_ROW.findall(words)), record)
     return (tag, scalar) if scalar is not None and tag else None
 
 

@@ -20,7 +20,7 @@ from isocompute.importers.powers import LOG2
 from isocompute.importers.recorded import recorded_columns
 from isocompute.importers.repetitions import Named, refuse_two_sweeps
 from isocompute.importers.runs import UnclearError
-from isocompute.importers.scale import PLAIN, require_range
+from isocompute.importers.scale import PLAIN, of_errors, require_range
 from isocompute.importers.settings import Settings
 from isocompute.importers.split_names import Measured, measured
 from isocompute.importers.table import (
@@ -39,6 +39,7 @@ from isocompute.importers.tidy_cells import (
     check_prompts,
     check_rounded,
     check_units,
+    filled_down,
     from_logarithms,
     own_scores,
 )
@@ -197,7 +198,10 @@ def curves_of(
             raise not_there(path, _unsaid(goes_by, settings), header, settings)
         return names
 
-    table = _select(read(path, naming), where, path)
+    filled_by = list[str]()
+    table = _select(filled_down(read(path, naming), filled_by), where, path)
+    if filled_by and say is not None:
+        say(f"{path}: {filled_by[0]}")
     if table.num_rows == 0:
         raise InputError(f"{path}: a tidy file needs at least 1 row, but it has none; add rows.")
     there = set(table.column_names)
@@ -221,6 +225,9 @@ def curves_of(
         words = dict(texts)
         if one.column in there:
             mine["score"] = numbers_of(table, one.column, path)
+        mapped = settings.columns.get(goes_by.get(one.column, "").strip())
+        if mapped is not None and mapped.errors:
+            mine["score"] = of_errors(mine["score"], f"{path}: {goes_by[one.column].strip()}")
         for name in ("run", "problem_set", "split"):
             if name not in words and (word := getattr(one.settings, name)) is not None:
                 words[name] = (np.zeros(rows, dtype=np.int64), [word])

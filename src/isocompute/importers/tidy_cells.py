@@ -14,9 +14,10 @@ from numpy.typing import NDArray
 
 from isocompute.errors import InputError
 from isocompute.importers.powers import LOG2, refuse_logarithm
+from isocompute.importers.reading import number
 from isocompute.importers.runs import UnclearError
 from isocompute.importers.scale import MOST_ROLLOUTS
-from isocompute.importers.table import FloatArray, as_numpy, descriptions
+from isocompute.importers.table import FloatArray, as_numpy, descriptions, rows_where
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -27,6 +28,7 @@ _UNIT = re.compile(
 )
 # A number of three digits as spreadsheets show it: 1.02E+06.
 _SHOWN = r"^\s*[0-9][.,][0-9]{2}[eE]\+[0-9]{1,3}\s*$"
+_OF_RUNS = ("run", "seed", "rollouts_per_problem", "problems_per_batch")
 FILL = "fill empty cells down, as merged ones are saved"
 
 
@@ -215,3 +217,38 @@ def check_end(numbers: Mapping[str, FloatArray], path: Path) -> None:
                 f"from {rollouts[-2]:,.0f} to {rollouts[-1]:,.0f} in it; complete or drop its last "
                 "row."
             )
+
+
+def filled_down(table: pa.Table, told: list[str]) -> pa.Table:
+    """A table in which the first row of a run alone names it, filled as its sheet shows it.
+
+    What tells runs apart must be empty in the same rows, below a row that has it, and steps must
+    rise within a run and go back where the next begins. Empty rows are no rows. `told` takes a
+    line of what was done.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    texts = [name for name in table.column_names if pa.types.is_string(table[name].type)]
+    if len(texts) < len(table.column_names) or _OF_RUNS[-1] not in texts:
+        return table
+    empty = dict[str, NDArray[Any]]()
+    for name in (_OF_RUNS[-1], *texts):  # most tables have no gap in the first
+        empty[name] = as_numpy(pc.utf8_length(pc.utf8_trim_whitespace(table[name])), 0) == 0
+        if not (gaps := empty[_OF_RUNS[-1]]).any() or gaps.all():
+            return table
+    own = [name for name in _OF_RUNS if name in texts and not empty[name].all()]
+    if (blank := np.all(list(empty.values()), axis=0)).any():
+        filled = filled_down(rows_where(table, ~blank), told)
+        return filled if told or all((empty[name] == blank).all() for name in own) else table
+    at = next((table[name] for name in ("steps", "rollouts") if name in texts), None)
+    if at is None or any((empty[name] != gaps).any() for name in own):
+        return table
+    steps = np.array([number(cell) for cell in at.to_pylist()], dtype=np.float64)
+    if not ((np.diff(steps) > 0) == gaps[1:]).all():
+        return table
+    heads = pa.array(np.maximum.accumulate(np.where(gaps, 0, np.arange(len(gaps)))).tolist())
+    for name in own:
+        table = table.set_column(table.column_names.index(name), name, table[name].take(heads))
+    told.append(f"{int(gaps.sum())} rows without {', '.join(own)} take those of the row above")
+    return table

@@ -895,3 +895,25 @@ def test_an_export_follows_no_link(tmp_path, name):
     assert victim.read_text() == "mine"
     assert not (tmp_path / name).is_symlink()
     assert sorted(p.name for p in tmp_path.iterdir()) == [f".{name}.partial", "s", "victim", name]
+
+
+def test_row_6_a_file_that_another_process_is_making_is_no_other_programs(tmp_path):
+    """Its parts are read at one moment: none of them is of the file before, another after."""
+    made = threading.Thread(target=lambda: Database(tmp_path, create=True).close())
+    (tmp_path / "study.db").touch()
+
+    class Slow(sqlite3.Connection):
+        def execute(self, sql, *args):
+            found = super().execute(sql, *args)
+            if sql == "PRAGMA user_version":
+                made.start()
+                made.join(0.5)  # it waits for the reader, or is done
+            return found
+
+    connection = sqlite3.connect(tmp_path / "study.db", factory=Slow, isolation_level=None)
+    assert schema.check(connection) == 0
+    connection.close()
+    made.join()
+    database = Database(tmp_path)
+    assert database.version == schema.SCHEMA_VERSION
+    database.close()

@@ -255,9 +255,19 @@ def check(connection: sqlite3.Connection) -> int:
     Raises:
         InputError: if the file is another program's, or from a newer isocompute.
     """
-    version = int(connection.execute("PRAGMA user_version").fetchone()[0])
-    application = int(connection.execute("PRAGMA application_id").fetchone()[0])
-    tables = int(connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0])
+    # In one transaction: another process may be making the file right now.
+    own = not connection.in_transaction
+    if own:
+        connection.execute("BEGIN")
+    try:
+        version, application, tables = (
+            int(connection.execute(query).fetchone()[0])
+            for query in ("PRAGMA user_version", "PRAGMA application_id",
+                          "SELECT count(*) FROM sqlite_schema")
+        )  # fmt: skip
+    finally:
+        if own and connection.in_transaction:
+            connection.execute("ROLLBACK")
     if version == 0 and application == APPLICATION_ID:
         raise InputError(
             "study.db must name the version of its tables, but it says 0; it is damaged, restore "

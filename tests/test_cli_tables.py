@@ -310,7 +310,7 @@ def test_every_part_is_there_and_fits_the_width() -> None:
     assert "by 0.0120 on average; to assume no further change misses them by 0.0300" in flat
     assert "(skill 0.60); 90% lie" in flat
     assert "Intervals beyond the data are widened 1.25 times." in flat
-    assert "the model 0.001, best so far 0.020, the largest n 0.000, the next n after" in flat
+    assert "this model 0.001, the best so far 0.020, the largest n 0.000, the next n after" in flat
     assert "Published method: the published method needs 2 configurations" in text
     assert "caution: Every n has one run. Run at least 3 seeds. [seeds_missing]" in text
     assert max(map(len, lines)) <= 80

@@ -8,14 +8,9 @@ from typing import Any
 
 from isocompute.cli.cells import indented, number, span, table, wrapped
 from isocompute.domain.text import compact
+from isocompute.report.words import RULES
 
 Row = Mapping[str, Any]
-
-
-_RULES = {
-    "model": "the model", "best_so_far": "best so far", "largest_n": "the largest n",
-    "next_n": "the next n after the leader", "paper": "the paper's method",
-}  # fmt: skip
 
 
 def backtest_lines(test: Row) -> list[str]:
@@ -35,7 +30,7 @@ def backtest_lines(test: Row) -> list[str]:
         f"{widened}."
     )
     rules = ", ".join(
-        f"{_RULES.get(name, name)} {lost:.3f}" for name, lost in test["rules"].items()
+        f"{RULES.get(name, name)} {lost:.3f}" for name, lost in test["rules"].items()
     )
     return lines + wrapped(f"Score lost at the end by choosing n at the cut: {rules}.")
 

@@ -310,5 +310,8 @@ def test_the_method_is_a_rule_beside_the_others() -> None:
     assert paper_choice(curves, arms, 1e6, "gpu-hours") is None
     assert "paper" not in simple_rules(arms, arms[0])
     # another B_p is another law
-    others = [c.replace(problems_per_batch=2 * c.problems_per_batch) for c in curves[:1]]
-    assert paper_choice([*curves, *others], arms, 1e6) == paper_choice(curves, arms, 1e6)
+    wide = curves[0].problems_per_batch * 2
+    others = [c.replace(problems_per_batch=wide, score_K=np.minimum(c.score_K * 1.8, 1.0))
+              for c in curves if c.rollouts_per_problem == 8]  # fmt: skip
+    others.append(others[0].replace(rollouts_per_problem=16, score_K=others[0].score_K - 0.01))
+    assert paper_choice([*curves, *others], arms, 1e9) == paper_choice(curves, arms, 1e9)

@@ -2,10 +2,10 @@
 
     python studies/summarise.py FOLDER... -o studies/results
 
-Each FOLDER is what `isocompute run STUDY.yaml -o FOLDER` wrote. Of each this writes NAME.csv
-(tidy curves, as `isocompute export` does; a SOURCE of fit, plan and compare), and of all together
-runs.csv (one row per run) and tables.md; `--into PAGE` writes the tables into a page, between
-markers, and into docs/findings the figures own-NAME.png that it shows.
+Each FOLDER is what `isocompute run STUDY.yaml -o FOLDER` wrote. Of each this writes NAME.csv, or
+NAME.parquet (tidy curves, as `isocompute export` does; a SOURCE of fit, plan and compare), and of
+all together runs.csv (one row per run) and tables.md; `--into PAGE` writes the tables into a page,
+between markers, and into docs/findings the figures own-NAME.png that it shows.
 
 What is kept stays, what is new is added: a run is known by its study, arm, B_p, n and seed.
 
@@ -26,6 +26,8 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 from matplotlib.figure import Figure
 from scipy.stats import t as student
 
@@ -136,15 +138,26 @@ def as_row(line: Line) -> Row:
 
 
 def lines_of(file: Path) -> list[Line]:
-    """A CSV file; none where it is not there yet."""
+    """A CSV or Parquet file; none where it is not there yet."""
     if not file.exists():
         return []
+    if file.suffix == ".parquet":
+        rows = pq.read_table(file).to_pylist()
+        return [
+            {k: f"{v:.17g}" if isinstance(v, float) else str(v) for k, v in row.items()}
+            for row in rows
+        ]
     with file.open(newline="", encoding="utf-8") as opened:
         return list(csv.DictReader(opened))
 
 
 def write_lines(file: Path, lines: Sequence[Line]) -> None:
-    """A CSV file."""
+    """A CSV or Parquet file."""
+    if file.suffix == ".parquet":
+        words = ("arm", "run", "metric", "problem_set", "split")
+        rows = [{k: v if k in words else float(v) for k, v in line.items()} for line in lines]
+        pq.write_table(pa.Table.from_pylist(rows), file, compression="zstd")
+        return
     with file.open("w", newline="", encoding="utf-8") as opened:
         writer = csv.DictWriter(opened, list(lines[0]), lineterminator="\n")
         writer.writeheader()
@@ -295,12 +308,11 @@ def sets_table(curves: Sequence[Line]) -> str:
 def curves_figure(source: Path, title: str) -> Figure:
     """Mean validation score of every configuration, the seeds' range shaded, a panel per arm."""
     points: dict[tuple[str, int, int], dict[int, list[float]]] = {}
-    with source.open(newline="", encoding="utf-8") as file:
-        for line in csv.DictReader(file):
-            arm = " ".join(w.split("=")[1] for w in line.get("arm", "").split())
-            key = (arm, int(line["problems_per_batch"]), int(line["rollouts_per_problem"]))
-            at = points.setdefault(key, {})
-            at.setdefault(int(line["rollouts"]), []).append(float(line["score"]))
+    for line in lines_of(source):
+        arm = " ".join(w.split("=")[1] for w in line.get("arm", "").split())
+        key = (arm, int(line["problems_per_batch"]), int(line["rollouts_per_problem"]))
+        at = points.setdefault(key, {})
+        at.setdefault(int(line["rollouts"]), []).append(float(line["score"]))
     contrast = title.partition("-")[0] in CONTRASTS
     # Arms side by side within a panel where they are to be compared; else n side by side.
     panels = sorted({(k[0].split()[1:] or [""])[0] if contrast else k[0] for k in points})
@@ -343,6 +355,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folders", nargs="*", type=Path)
     parser.add_argument("-o", "--output", type=Path, required=True)
+    parser.add_argument(
+        "--format", choices=("csv", "parquet"), default="csv",
+        help="of NAME; parquet is a seventh of the size",
+    )
     parser.add_argument("--into", type=Path, help="a page with markers for the tables")
     options = parser.parse_args()
     options.output.mkdir(parents=True, exist_ok=True)
@@ -352,7 +368,7 @@ def main() -> None:
         if any(row.state == "pending" for row in rows):
             raise SystemExit(f"{folder} must be finished, since what is kept stays; run it first.")
         lines = added(lines, [as_line(row) for row in rows])
-        file = options.output / f"{folder.name}.csv"
+        file = options.output / f"{folder.name}.{options.format}"
         with tempfile.TemporaryDirectory() as apart:
             export_study(folder, Path(apart, file.name))
             write_lines(file, added(lines_of(file), lines_of(Path(apart, file.name))))
@@ -362,7 +378,9 @@ def main() -> None:
     everything = [as_row(line) for line in lines]
     tables = []
     for name in studies:
-        file, rows = options.output / f"{name}.csv", [r for r in everything if r.study == name]
+        file = options.output / f"{name}.parquet"
+        file = file if file.exists() else file.with_suffix(".csv")
+        rows = [r for r in everything if r.study == name]
         kind = name.partition("-")[0]
         if kind == "mixtures":
             made = sets_table(lines_of(file))

@@ -1,6 +1,7 @@
 """The claims, one testable sentence each, with the test that decides it.
 
-Written before the runs of the grid. `test` takes the evidence of one column (a model, or a world)
+Written before the runs of the grid; rows 47 to 52, what one n for both would cost, before those of
+*bits, fresh*. `test` takes the evidence of one column (a model, or a world)
 and gives an estimate with its 95% interval; `kind` and `smallest` turn it into a verdict by the
 rules of `scorecard.verdicts`. Sections and figures are those of arXiv 2603.12151 (figures as
 numbered on its project page); the words are ours.
@@ -74,6 +75,11 @@ class Claim:
 LAW, METRICS, BATCH = "The law n*(C)", "Which metric", "Problems per batch"
 SPREAD, DATA, MIX, RECIPE = "Progress over problems", "Few problems", "Mixtures", "Recipe"
 OURS, LATER = "Beyond the paper", "Written after a look at the data"
+COST = "What one n for both would cost, written before the runs of bits, fresh"
+
+
+
+_COST = "score lost by the best n for both against each with its own, mean of the two"
 
 
 def _batch(e: Evidence, arm: str) -> int:
@@ -398,7 +404,58 @@ CLAIMS: tuple[Claim, ...] = (
         kind="above", smallest=POINT, needs=("hard_on_easy",),
         test=lambda e: scores.fall(e.sweep("hard_on_easy", on="easy")),
     ),
+    Claim(
+        id="47", group=COST, text="Hard wants a smaller n than Easy, and it matters.",
+        where="4.1, figure 6", measure=f"{_COST}; positive where Easy's own n is the larger",
+        unit="score", kind="above", smallest=POINT, needs=("easy", "hard"),
+        test=lambda e: scores.one_for_both(*scores.equal(e.sweep("hard"), e.sweep("easy"))),
+    ),
+    Claim(
+        id="48", group=COST, text="A larger fixed B_p wants a smaller n, and it matters.",
+        where="appendix, figures 16 and 17",
+        measure=f"{_COST}; positive where the smallest B_p's own n is larger than the largest's",
+        unit="score", kind="above", smallest=POINT, needs=("easy_all",),
+        test=lambda e: scores.one_for_both(
+            *scores.equal(e.at_bp("easy_all", -1), e.at_bp("easy_all", 0))
+        ),
+    ),
+    Claim(
+        id="49", group=COST, text="Easy: worst@k wants a larger n than best@k, and it matters.",
+        where="4.1, figure 7", measure=f"{_COST}; positive where worst@k's own n is the larger",
+        unit="score", kind="above", smallest=POINT, needs=("easy", "outcomes"),
+        test=lambda e: scores.one_for_both(e.sweep("easy", "best"), e.sweep("easy", "worst")),
+    ),
+    Claim(
+        id="50", group=COST,
+        text="Never solved: best@k wants a larger n than worst@k, and it matters.",
+        where="appendix, figure 20",
+        measure=f"{_COST}; positive where best@k's own n is the larger",
+        unit="score", kind="above", smallest=POINT, needs=("extremely_hard", "outcomes"),
+        test=lambda e: scores.one_for_both(
+            e.sweep("extremely_hard", "worst"), e.sweep("extremely_hard", "best")
+        ),
+    ),
+    Claim(
+        id="51", group=COST, text="Few problems want a smaller n, and it matters.",
+        where="5, figure 14", measure=f"{_COST}; positive where many problems' own n is the larger",
+        unit="score", kind="above", smallest=POINT, needs=("few", "easy"),
+        test=lambda e: scores.one_for_both(*scores.equal(e.sweep("few"), e.sweep("easy"))),
+    ),
+    Claim(
+        id="52", group=COST,
+        text="Easy, fixed batch: a longer run wants a larger n, and it matters.",
+        where="4.2, figure 8",
+        measure=f"{_COST}: a sixteenth of the updates, and all; positive where the end's is larger",
+        unit="score", kind="above", smallest=POINT, needs=("easy_splits",),
+        test=lambda e: _early_and_late(e.sweep("easy_splits"), _batch(e, "easy_splits")),
+    ),
 )  # fmt: skip
+
+
+def _early_and_late(sweep: of.Sweep, batch: int) -> Estimate:
+    """What one n costs a short and a long run of one batch size."""
+    chosen = [c for c in sweep if c.configuration.batch_size == batch]
+    return scores.one_for_both(scores.begin(chosen, 1 / of.PILOT), chosen)
 
 
 def _negative(found: Estimate) -> Estimate:

@@ -6,7 +6,8 @@ A planted world has n = 4 to 1,024 at one or three B_p, three seeds, 4M rollouts
 as the first runs of the world of the grid are: half of the rise takes 32 updates times
 (n + NOISE_N) rollouts a problem, larger n end higher up to `levels_at`. Noise is what seeds of the
 worlds before it had (`studies/results`): 0.013 of final score, 0.04 decades of midpoint, scores on
-300 problems four times. Truth is planted in n* or in the score, by the claim's own unit.
+300 problems four times. Trials of 20 seeds have the size of *bits, fresh*. Truth is planted in n*
+or in the score, by the claim's own unit.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from pathlib import Path
 import numpy as np
 
 from isocompute.domain import Curve
+from isocompute.metrics import progress
 from isocompute.testing.planted import Arm, Noise, World
 from scorecard import scores
 from scorecard import statistics as of
@@ -33,6 +35,11 @@ MAX_ROLLOUTS = 4e6
 SEEDS = 3
 NOISE = Noise(problems=300, samples=4, ceiling_sd=0.013, midpoint_sd=0.04)
 SIMULATIONS = 10  # a rate is known to 0.15; twice as many would take twice the five minutes
+QUICK = 100  # of a test without a fit: a rate is known to 0.05
+# The column *bits, fresh*: seeds 20 to 39, seven n, 262,144 rollouts. Its noise is that of `bits`,
+# 15 seeds: 0.006 of final score, sampling included.
+FRESH = Noise(problems=300, samples=4, ceiling_sd=0.004, midpoint_sd=0.04)
+FRESH_SEEDS, FRESH_N = 20, (4, 8, 16, 32, 64, 128, 256)
 
 _STEPS, _NOISE_N, _SLOPE, _FLOOR, _TOP = 32.0, 10.0, 4.0, 0.05, 0.74
 _PER_OCTAVE = 0.015  # of ceiling, below `levels_at`
@@ -94,6 +101,7 @@ class Trial:
         expected: the right verdict.
         kind, smallest: of the claim.
         run: one draw of the sweeps -> the estimate.
+        simulations: draws.
     """
 
     rows: str
@@ -102,6 +110,7 @@ class Trial:
     kind: Kind
     smallest: float
     run: Callable[[Rng], Estimate]
+    simulations: int = SIMULATIONS
 
 
 def _rises(levels_at: float, **more: object) -> Callable[[Rng], Estimate]:
@@ -175,6 +184,77 @@ def _late_fall(rng: Rng, noise: Noise = NOISE) -> Estimate:
     return of.pilot_loss(seen(replace(world, arms=arms), rng, noise=noise))
 
 
+def _fresh(rng: Rng, **truth: object) -> Sweep:
+    """A sweep of the size of *bits, fresh*."""
+    return seen(planted(**{"n": FRESH_N, **truth}), rng, FRESH_SEEDS, FRESH)  # type: ignore[arg-type]
+
+
+def _fresh_shift(a: float, b: float, loss: float = 0.01) -> Callable[[Rng], Estimate]:
+    def run(rng: Rng) -> Estimate:
+        both = [_fresh(rng, levels_at=one, per_octave=loss, beyond=loss) for one in (a, b)]
+        return of.shift(both[0], both[1])
+
+    return run
+
+
+def _one_for_both(a: float, b: float, loss: float) -> Callable[[Rng], Estimate]:
+    """Two sweeps that lose so much per octave beside their best n."""
+
+    def run(rng: Rng) -> Estimate:
+        both = [_fresh(rng, levels_at=one, per_octave=loss, beyond=loss) for one in (a, b)]
+        return scores.one_for_both(both[0], both[1])
+
+    return run
+
+
+def _splits(levels_at: float, beyond: float = 0.0) -> Callable[[Rng], Estimate]:
+    """All splits of 1,024: the planted sweep at one B_p, each n at its own."""
+
+    def run(rng: Rng) -> Estimate:
+        sweep = _fresh(rng, levels_at=levels_at, beyond=beyond)
+        own = [c.replace(problems_per_batch=1024 // c.rollouts_per_problem) for c in sweep]
+        return of.rise_at_fixed_batch(own, 1024)
+
+    return run
+
+
+def _tokens(power: float) -> Callable[[Rng], Estimate]:
+    """A rollout costs n to this power in tokens."""
+
+    def run(rng: Rng) -> Estimate:
+        sweep = seen(planted(levels_at=64, beyond=0.01), rng)
+        return of.shift_of_rise(
+            [c.replace(tokens_K=c.rollouts_K * float(c.rollouts_per_problem) ** power)
+             for c in sweep]
+        )  # fmt: skip
+
+    return run
+
+
+def _least_bp(on_hard: float) -> Callable[[Rng], Estimate]:
+    def run(rng: Rng) -> Estimate:
+        both = [_joint(follows_batch=0.0, bp_gain=gain)(rng) for gain in (0.0, on_hard)]
+        return of.bp_minimum(both[0], both[1])
+
+    return run
+
+
+def _interfere(worse: float) -> Callable[[Rng], Estimate]:
+    """300 problems, three seeds: pass rates rise by 0.4, but for a share that falls by 0.2."""
+
+    def run(rng: Rng) -> Estimate:
+        found = []
+        for _ in range(SEEDS):
+            before_P = rng.uniform(0.3, 0.6, 300)
+            after_P = before_P + np.where(rng.random(300) < worse, -0.2, 0.4)
+            counts = [rng.binomial(4, p_P) for p_P in (before_P, after_P)]
+            share = progress(counts[0], counts[1], 4, 4).interference
+            found.append(math.nan if share is None else share)
+        return scores.over_seeds(found)
+
+    return run
+
+
 THREE, ONE = (4, 16, 64), (256,)
 
 TRIALS: tuple[Trial, ...] = (
@@ -212,11 +292,11 @@ TRIALS: tuple[Trial, ...] = (
           run=lambda g: of.direction(_joint(follows_batch=0.0)(g))),
     Trial(rows="39, 40", truth="n* follows the batch", expected="does not", kind="within",
           smallest=0.5, run=lambda g: of.direction(_joint(follows_batch=1.0)(g))),
-    Trial(rows="25, 26, 32 to 35", truth="two arms 0.04 apart, three n", expected="holds",
+    Trial(rows="25, 26, 32 to 35, 45", truth="two arms 0.04 apart, three n", expected="holds",
           kind="above", smallest=0.02, run=_contrast(0.04, THREE)),
-    Trial(rows="25, 26, 32 to 35", truth="0.02 apart, three n", expected="holds",
+    Trial(rows="25, 26, 32 to 35, 45", truth="0.02 apart, three n", expected="holds",
           kind="above", smallest=0.02, run=_contrast(0.02, THREE)),
-    Trial(rows="25, 26, 32 to 35", truth="equal, three n", expected="does not",
+    Trial(rows="25, 26, 32 to 35, 45", truth="equal, three n", expected="does not",
           kind="above", smallest=0.02, run=_contrast(0.0, THREE)),
     Trial(rows="32 to 38", truth="0.04 apart, one n", expected="holds",
           kind="above", smallest=0.02, run=_contrast(0.04, ONE)),
@@ -226,9 +306,9 @@ TRIALS: tuple[Trial, ...] = (
           kind="above", smallest=0.02, run=_pair(0.05)),
     Trial(rows="11, 19, 20, 23, 29", truth="equal", expected="does not",
           kind="above", smallest=0.02, run=_pair(0.0)),
-    Trial(rows="21", truth="validation falls by 0.04 a decade", expected="holds", kind="above",
+    Trial(rows="21, 46", truth="validation falls by 0.04 a decade", expected="holds", kind="above",
           smallest=0.01, run=lambda g: scores.fall(seen(planted(levels_at=64, falls=0.04), g))),
-    Trial(rows="21", truth="it does not fall", expected="does not", kind="above", smallest=0.01,
+    Trial(rows="21, 46", truth="it does not fall", expected="does not", kind="above", smallest=0.01,
           run=lambda g: scores.fall(seen(planted(levels_at=4), g))),
     Trial(rows="41", truth="the n that leads early leads late", expected="holds", kind="at_most",
           smallest=0.02, run=lambda g: of.pilot_loss(seen(planted(levels_at=4, beyond=0.01), g))),
@@ -236,11 +316,46 @@ TRIALS: tuple[Trial, ...] = (
           smallest=0.02, run=_late_fall),
     Trial(rows="42", truth="n = 16 to 1,024 within 0.05", expected="holds", kind="at_most",
           smallest=0.02, run=lambda g: scores.one_seed_loss(seen(planted(levels_at=64), g))),
+    Trial(rows="7", truth="a rollout costs the same at every n", expected="holds", kind="within",
+          smallest=1.0, run=_tokens(0.0)),
+    Trial(rows="7", truth="it costs n squared", expected="does not", kind="within",
+          smallest=1.0, run=_tokens(2.0)),
+    Trial(rows="16", truth="an octave of B_p is worth 0.03 on Hard", expected="holds", kind="above",
+          smallest=0.05, run=_least_bp(0.03)),
+    Trial(rows="16", truth="nothing on either", expected="does not", kind="above",
+          smallest=0.05, run=_least_bp(0.0)),
+    Trial(rows="18", truth="a tenth falls by 0.2, the rest rises by 0.4", expected="holds",
+          kind="above", smallest=0.05, run=_interfere(0.1), simulations=QUICK),
+    Trial(rows="18", truth="all rise", expected="does not",
+          kind="above", smallest=0.05, run=_interfere(0.0), simulations=QUICK),
+    Trial(rows="43, 44", truth="level from n = 16", expected="holds", kind="at_most", smallest=0.5,
+          run=lambda g: of.late_move(seen(planted(levels_at=16, beyond=0.01), g))),
+    Trial(rows="43, 44", truth="still rising: 0.04 an octave", expected="does not", kind="at_most",
+          smallest=0.5,
+          run=lambda g: of.late_move(seen(planted(levels_at=4096, per_octave=0.04), g))),
+    Trial(rows="12", truth="20 seeds, seven n: up by four octaves", expected="holds",
+          kind="above", smallest=2.0, run=_splits(64)),
+    Trial(rows="12", truth="20 seeds, seven n: n = 4 stays ahead", expected="does not",
+          kind="above", smallest=2.0, run=_splits(4, beyond=0.01)),
+    Trial(rows="5, 6, 8, 10, 22", truth="20 seeds, seven n: one octave apart, 0.01 an octave",
+          expected="holds", kind="above", smallest=1.0, run=_fresh_shift(32, 64)),
+    Trial(rows="5, 6, 8, 10, 22", truth="20 seeds, seven n: the same n*",
+          expected="does not", kind="above", smallest=1.0, run=_fresh_shift(32, 32)),
+    Trial(rows="47 to 52", truth="20 seeds: two octaves apart, 0.02 an octave", expected="holds",
+          kind="above", smallest=0.01, run=_one_for_both(16, 64, 0.02), simulations=QUICK),
+    Trial(rows="47 to 52", truth="20 seeds: the other way round", expected="does not",
+          kind="above", smallest=0.01, run=_one_for_both(64, 16, 0.02), simulations=QUICK),
+    Trial(rows="47 to 52", truth="20 seeds: two octaves apart, 0.004 an octave",
+          expected="does not", kind="above", smallest=0.01, run=_one_for_both(16, 64, 0.004),
+          simulations=QUICK),
+    Trial(rows="47 to 52", truth="20 seeds: the same n*", expected="does not",
+          kind="above", smallest=0.01, run=_one_for_both(32, 32, 0.02), simulations=QUICK),
 )  # fmt: skip
 
 
-def measure(trial: Trial, simulations: int, seed: int) -> dict[str, object]:
+def measure(trial: Trial, seed: int) -> dict[str, object]:
     """Shares of the verdicts over draws of one trial, and the median half-width of intervals."""
+    simulations = trial.simulations
     found = [trial.run(np.random.default_rng([seed, i])) for i in range(simulations)]
     said = [verdict(one, trial.kind, trial.smallest) for one in found]
     widths = [(one.high - one.low) / 2 for one in found]
@@ -250,7 +365,8 @@ def measure(trial: Trial, simulations: int, seed: int) -> dict[str, object]:
     }
     half = float(np.median(widths))
     return {
-        "rows": trial.rows, "truth": trial.truth, "expected": trial.expected, **share,
+        "rows": trial.rows, "truth": trial.truth, "expected": trial.expected,
+        "simulations": simulations, **share,
         "half_width": round(half, 4) if math.isfinite(half) else None,
     }  # fmt: skip
 
@@ -258,20 +374,19 @@ def measure(trial: Trial, simulations: int, seed: int) -> dict[str, object]:
 def main() -> None:
     """Measure all, write."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--simulations", type=int, default=SIMULATIONS)
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     known = json.loads(FILE.read_text(encoding="utf-8")) if FILE.exists() else {}
-    same = (known.get("simulations"), known.get("seed")) == (options.simulations, options.seed)
-    there = {(r["rows"], r["truth"]): r for r in known.get("rows", ())} if same else {}
+    there = {
+        (r["rows"], r["truth"], r["simulations"]): r
+        for r in known.get("rows", ()) if known.get("seed") == options.seed
+    }  # fmt: skip
     rows = []
     for trial in TRIALS:  # one at a time is written down, so that it goes on where it stopped
-        row = there.get((trial.rows, trial.truth)) or measure(
-            trial, options.simulations, options.seed
-        )
-        rows.append(row)
-        print(json.dumps(row), flush=True)
-        write({**vars(options), "seeds": SEEDS, "rows": rows})
+        row = there.get((trial.rows, trial.truth, trial.simulations))
+        rows.append(row or measure(trial, options.seed))
+        print(json.dumps(rows[-1]), flush=True)
+        write({"seed": options.seed, "seeds": SEEDS, "rows": rows})
 
 
 def write(document: dict[str, object]) -> None:

@@ -2,7 +2,7 @@
 
 One number per seed, so that configurations of one seed never count as independent.
 
-Shape legend: X budgets, K evaluations, S seeds.
+Shape legend: X budgets, K evaluations, S seeds, T two sweeps, N values of n.
 """
 
 from __future__ import annotations
@@ -141,6 +141,49 @@ def _smooth(curve: Curve, x_X: FloatArray) -> FloatArray:
     near_XK[np.arange(len(x_X)), nearest_X] = True
     out: FloatArray = near_XK @ y_K / near_XK.sum(axis=1)
     return out
+
+
+def equal(a: Sweep, b: Sweep) -> tuple[Sweep, Sweep]:
+    """Both, cut where the shorter of them ends."""
+    end = min(max(c.rollouts_K[-1] for c in sweep) for sweep in (a, b))
+    return [c.until(end) for c in a], [c.until(end) for c in b]
+
+
+def begin(sweep: Sweep, share: float) -> Sweep:
+    """The first share of every run's rollouts."""
+    return [c.until(share * c.rollouts_K[-1]) for c in sweep]
+
+
+def one_for_both(a: Sweep, b: Sweep) -> Estimate:
+    """Score that one n for both costs, the best one for both, against each with its own.
+
+    Half of what a and b lose together, in the scale of a score. Positive where b's own n is the
+    larger, negative where a's is. A flat top costs nothing, however far two n* lie apart. All n are
+    chosen by the mean over the other seeds and judged on the seed left out, so that luck gains
+    nothing.
+    """
+    tables = [_by_n(one) for one in (a, b)]
+    n = sorted(set(tables[0]) & set(tables[1]))
+    shared_seeds = [set(table[one]) for table in tables for one in n]
+    seeds = sorted(set.intersection(*shared_seeds)) if n else []
+    if len(n) < 2 or len(seeds) < 2:
+        return unknown("two n and two seeds of each, in both")
+    score_TSN = np.array([[[table[one][seed] for one in n] for seed in seeds] for table in tables])
+    costs = []
+    for s in range(len(seeds)):
+        others_TN = np.delete(score_TSN, s, axis=1).mean(axis=1)
+        own, shared = others_TN.argmax(axis=1), int(others_TN.sum(axis=0).argmax())
+        gained = score_TSN[(0, 1), s, own] - score_TSN[:, s, shared]
+        costs.append(float(np.sign(own[1] - own[0]) * gained.mean()))
+    return over_seeds(costs, spent(a, b))
+
+
+def _by_n(sweep: Sweep) -> dict[int, dict[int, float]]:
+    """Final score of every run, by n and seed; the mean where several B_p have one n."""
+    found: dict[int, dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
+    for (_, n, seed), score in final_scores(sweep).items():
+        found[n][seed].append(score)
+    return {n: {s: float(np.mean(v)) for s, v in of.items()} for n, of in found.items()}
 
 
 def one_seed_loss(sweep: Sweep) -> Estimate:

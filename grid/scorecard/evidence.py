@@ -198,12 +198,15 @@ class Evidence:
             raise MissingError(ARMS["problems"][0])
         study, name = known["table"]
         rows = [r for r in run_table() if (r["study"], r["arm"]) == (study, name)]
-        return {
+        found = {
             (int(r["problems_per_batch"]), int(r["rollouts_per_problem"]), int(r["seed"])): float(
                 r[column]
             )
             for r in rows
         }
+        if not any(map(math.isfinite, found.values())):
+            raise MissingError(f"{ARMS['problems'][0]}: {column} was not kept")
+        return found
 
     def end_contrast(self, a: str, b: str) -> Estimate:
         """Final score of arm b minus that of arm a, whatever their n, paired by (B_p, seed)."""

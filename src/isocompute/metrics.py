@@ -31,6 +31,11 @@ Kind = Literal["avg", "best", "worst"]
 # maximisation. Half or twice of either moves interference by less than 0.005 on planted changes.
 _LEVELS = 21
 _EM_STEPS = 100
+# Of one pass rate alone: the least one above 0, which groups of a thousand rarely see, and how many
+# from there to 1/2. Half or twice of either, or of the steps, moves the share of mixed groups by
+# less than 0.005.
+_LEAST_RATE = 1e-4
+_RATES = 60
 
 _KINDS: dict[str, Kind] = {
     "avg": "avg", "mean": "avg",
@@ -282,6 +287,34 @@ def polarisation(successes_P: ArrayLike, samples: ArrayLike) -> float | None:
     # mean^2 overstates the square of the true mean by the variance of the mean.
     largest = mean * (1 - mean) + float(np.var(rate, ddof=1)) / rate.size
     return between / largest if largest > 1e-12 else None
+
+
+def likely_rates(successes_P: ArrayLike, samples: ArrayLike) -> tuple[FloatArray, FloatArray]:
+    """The most likely distribution of the true pass rates behind counts of successes.
+
+    A mean over it of what bends in the pass rate, as 1 - p^n does, is far less biased than the
+    mean over observed rates.
+
+    Args:
+        successes_P, samples: per problem; `samples` >= 1.
+
+    Returns:
+        (rates, weights), weights summing to 1; rates lie densest near 0 and 1.
+
+    Raises:
+        InputError: counts outside 0..samples.
+    """
+    counts_P, sizes_P = _checked_counts(successes_P, samples)
+    cases_U2, problems_U = np.unique(
+        np.column_stack([counts_P, sizes_P]), axis=0, return_counts=True
+    )
+    low = np.r_[0.0, np.geomspace(_LEAST_RATE, 0.5, _RATES)]
+    rate_L = np.r_[low[:-1], 1 - low[::-1]]
+    seen_UL = _likelihood(cases_U2[:, 0], cases_U2[:, 1], rate_L)
+    weight_L = np.full(rate_L.size, 1 / rate_L.size)
+    for _ in range(2 * _EM_STEPS):
+        weight_L *= (problems_U / (problems_U.sum() * (seen_UL @ weight_L))) @ seen_UL
+    return rate_L, weight_L
 
 
 def _gained_and_lost(

@@ -31,7 +31,8 @@ import pyarrow.parquet as pq
 from matplotlib.figure import Figure
 from scipy.stats import t as student
 
-from isocompute.metrics import progress, score_from_histogram
+from isocompute.metrics import score_from_histogram
+from isocompute.spread import progress
 from isocompute.store import Store
 from isocompute.store.arms import arm_labels
 from isocompute.store.export import export_study

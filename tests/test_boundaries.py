@@ -10,9 +10,9 @@ import pytest
 from isocompute.difficulty import measure_difficulty, recommend
 from isocompute.health import Monitor, Thresholds, check_steps
 from isocompute.health.shape import _ENOUGH, roughness
-from isocompute.metrics import progress
 from isocompute.problems import Problem, ProblemSet
 from isocompute.recipe import Recipe
+from isocompute.spread import progress
 
 
 def constant(steps=25, **values):
@@ -142,12 +142,15 @@ def test_recipes_of_difficulties():
 
 
 def test_uniform_progress_by_hand():
-    """8 samples each, 0 -> 6 and 4 -> 4 successes: gains 3/4 and 0.
+    """8 samples each, 20 problems 0 -> 6 and 20 stay at 4: gains 3/4 and 0.
 
     Variances of the gains 0.1875/7 and 0.5/7; mean square gain (0.5625 - 0.6875/7) / 2 = 0.2321429,
-    square of the mean 0.140625 - 0.6875/7/4 = 0.1160714: half of it.
+    square of the mean 0.140625 - 0.6875/7/80 = 0.1393973.
     """
-    found = progress([0, 4], [6, 4], 8, 8)
-    assert found.uniform_progress == pytest.approx(0.5)
-    assert found.gained == 0.375
-    assert progress([6, 4], [0, 4], 8, 8).uniform_progress == pytest.approx(-0.5)
+    found = progress([0, 4] * 20, [6, 4] * 20, 8, 8)
+    assert found.uniform_progress == pytest.approx(0.1393973 / 0.2321429, rel=1e-5)
+    assert found.gained == pytest.approx(0.375, abs=0.02)
+    back = progress([6, 4] * 20, [0, 4] * 20, 8, 8)
+    assert back.uniform_progress == pytest.approx(-found.uniform_progress)
+    two = progress([0, 4], [6, 4], 8, 8)  # within two standard errors of no change
+    assert (two.uniform_progress, two.interference) == (None, None)

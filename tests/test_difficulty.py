@@ -9,16 +9,15 @@ import numpy as np
 import pytest
 
 from isocompute.difficulty import (
-    GROUP_SIZES,
     Draws,
     measure_difficulty,
-    mixed_share,
     recommend,
 )
 from isocompute.engines.base import Unjudged
 from isocompute.errors import InputError, RunError
 from isocompute.intervals import binomial_interval
 from isocompute.problems import Problem, ProblemSet, load_problems, save_problems, select_problems
+from isocompute.spread import GROUP_SIZES, mixed_share
 
 
 def problem_set(size: int) -> ProblemSet:

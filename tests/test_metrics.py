@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from itertools import combinations
 
 import numpy as np
@@ -12,15 +13,13 @@ from hypothesis import strategies as st
 from isocompute.errors import InputError
 from isocompute.metrics import (
     Metric,
-    landscape,
     metric_table,
     parse_metric,
-    polarisation,
     problem_scores,
-    progress,
     score_from_counts,
     score_from_histogram,
 )
+from isocompute.spread import landscape, loss_evidence, polarisation, progress
 
 
 @pytest.mark.parametrize(
@@ -214,6 +213,28 @@ def test_interference_of_problems_with_different_numbers_of_samples() -> None:
     assert progress(counts[0], counts[1], sizes, sizes).interference == pytest.approx(0.5, abs=0.02)
     ends = progress([0, 4] * 50, [4, 0] * 50, 4, 4)  # rates of exactly 0 and 1
     assert (ends.gained, ends.interference) == pytest.approx((0.5, 0.5), abs=0.1)
+
+
+def test_evidence_of_loss() -> None:
+    """Seldom above 3.84 where nobody loses, always where half do."""
+    rng = np.random.default_rng(7)
+    none, half = [], []
+    for _ in range(25):
+        p0 = rng.beta(0.3, 8, 300)
+        up = 1 / (1 + (1 / np.maximum(p0, 1e-9) - 1) * math.exp(-1.5))
+        none.append(loss_evidence(rng.binomial(4, p0), rng.binomial(4, up), 4, 4))
+        p0 = rng.uniform(0.3, 0.6, 300)
+        p1 = p0 + np.where(rng.random(300) < 0.5, -0.3, 0.3)
+        half.append(loss_evidence(rng.binomial(4, p0), rng.binomial(4, p1), 4, 4))
+    assert np.mean(np.array(none) > 3.84) <= 0.1
+    assert min(half) > 3.84
+
+
+def test_the_share_nearly_solved_is_not_that_of_all_samples_right() -> None:
+    p1 = np.random.default_rng(8).uniform(0, 1, 20_000)  # a tenth lies above 0.9
+    before, after = np.random.default_rng(9).binomial(4, [p1 / 2, p1])
+    assert np.mean(after == 4) > 0.19
+    assert progress(before, after, 4, 4).near_one == pytest.approx(0.1, abs=0.02)
 
 
 @pytest.mark.parametrize("samples", [4, 16])

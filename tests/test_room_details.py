@@ -17,18 +17,17 @@ from isocompute.engines.base import Unjudged
 from isocompute.errors import InputError, RunError
 from isocompute.health import METRICS, Monitor, Thresholds, check_arrays, check_steps
 from isocompute.health.shape import roughness, smoothness
+from isocompute.intervals import binomial_interval
 from isocompute.metrics import (
-    landscape,
     metric_table,
     parse_metric,
-    polarisation,
     problem_scores,
-    progress,
     score_from_counts,
     score_from_histogram,
 )
 from isocompute.problems import Problem, ProblemSet
 from isocompute.recipe import LARGEST, Recipe
+from isocompute.spread import landscape, polarisation, progress
 
 # ---- recipe ----
 
@@ -183,17 +182,15 @@ def test_progress_by_hand():
     """Sixteen problems, 4 samples before and 8 after: 12 go from 0 to 1, 4 from 1 to 0."""
     before, after = [0] * 12 + [4] * 4, [8] * 12 + [0] * 4
     found = progress(before, after, 4, 8)
-    assert (found.gained, found.lost, found.noise) == (0.75, 0.25, 0.0)
-    assert found.interference == pytest.approx(0.25)
+    assert (found.gained, found.lost) == pytest.approx((0.75, 0.25), abs=0.06)  # 4 of 4 may be 0.9
+    assert found.interference == pytest.approx(0.25, abs=0.01)
     assert found.uniform_progress == pytest.approx(0.25)  # mean 0.5, mean square 1
     spread = 16 * 0.1875 / 15
     assert found.rich_get_richer == pytest.approx(
         spread / (0.1875 + spread / 16) - spread / (0.1875 + spread / 16)
     )
-    # who changed nothing gains and loses what sampling alone gives, and that is taken off
     still = progress([2] * 40, [2] * 40, 4, 4)
-    assert (still.gained, still.lost, still.interference) == (0.0, 0.0, None)
-    assert still.noise == pytest.approx(_noise(4, 4, 4))
+    assert (still.gained, still.interference) == (pytest.approx(still.lost), None)
     assert progress([0, 4], [0, 0], 4, 4).rich_get_richer is None
     assert progress([0, 0], [0, 4], 4, 4).rich_get_richer is None
     assert progress([1, 3], [0, 4], 4, 4).rich_get_richer == pytest.approx(
@@ -209,26 +206,6 @@ def test_interference_needs_a_movement_of_two_standard_errors(problems, known):
     """
     found = progress([0] * problems, [16] * 3 + [0] * (problems - 3), 16, 16)
     assert (found.interference is not None) == known
-
-
-def _noise(total, before, after):
-    """Gain of `total` successes dealt at random to two hands, by enumeration."""
-    cards = [1] * total + [0] * (before + after - total)
-    gains = []
-    for hand in combinations(range(before + after), after):
-        x = sum(cards[i] for i in hand)
-        gains.append(max(0.0, x / after - (total - x) / before))
-    return sum(gains) / len(gains)
-
-
-@pytest.mark.parametrize(("total", "before", "after"), [(3, 4, 2), (4, 2, 6), (1, 3, 3)])
-def test_what_sampling_alone_gains(total, before, after):
-    found = progress([min(total, before)] * 2, [total - min(total, before)] * 2, before, after)
-    pooled = total / (before + after)
-    error = math.sqrt(pooled * (1 - pooled) * (1 / before + 1 / after))
-    p0, p1 = min(total, before) / before, (total - min(total, before)) / after
-    expected = 0.0 if abs(p1 - p0) > 2.5 * error else _noise(total, before, after)
-    assert found.noise == pytest.approx(expected)
 
 
 # ---- difficulty ----
@@ -332,9 +309,11 @@ def test_the_interval_of_a_mean_lies_in_0_and_1():
 
     assert of(4, 4, 3)[1] == 1.0
     assert of(0, 0, 1)[0] == 0.0
-    low, high = of(3, 2, 3, 3)
+    low, high = of(*[3, 2, 3, 3] * 4)
     assert 0.5 < low < 0.6875 < high < 1.0
-    assert (low + high) / 2 == pytest.approx(0.6875)
+    # Jeffreys' of 11 of 16, wider than the spread of four equal rates
+    assert of(3, 2, 3, 3) == tuple(map(float, binomial_interval(11, 16)))
+    assert of(0, 0, 0, 0)[1] == float(binomial_interval(0, 16)[1])
     assert of(2) == (0.0, 1.0)
 
 

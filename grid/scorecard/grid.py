@@ -16,7 +16,8 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from isocompute.domain import Curve
-from isocompute.metrics import progress, score_from_counts
+from isocompute.metrics import score_from_counts
+from isocompute.spread import progress
 
 PACKED = Path(__file__).parents[2] / "src" / "isocompute" / "data" / "grid"
 K = 4  # avg@4, best@4, worst@4 from the samples that there are

@@ -22,7 +22,7 @@ from pathlib import Path
 import numpy as np
 
 from isocompute.domain import Curve
-from isocompute.metrics import progress
+from isocompute.spread import progress
 from isocompute.testing.planted import Arm, Noise, World
 from scorecard import scores
 from scorecard import statistics as of

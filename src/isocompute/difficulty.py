@@ -22,10 +22,10 @@ from isocompute.domain import Notice, documented, notice
 from isocompute.engines.base import Unjudged
 from isocompute.errors import InputError, RunError
 from isocompute.intervals import IntervalMethod, binomial_interval
-from isocompute.metrics import likely_rates
 from isocompute.problems import BANDS, Problem, ProblemSet
 from isocompute.problems.selection import in_band
 from isocompute.recipe import Difficulty as DifficultyName
+from isocompute.spread import mixed_share
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -50,7 +50,6 @@ class Draws(NamedTuple):
 # Samples of a problem: a rate is then known to 0.0005. Half and twice of it change nothing else.
 MOST_SAMPLES = 1_000_000
 AT_ONCE = 1024  # samples of a problem in one call: memory does not grow beyond it
-GROUP_SIZES = tuple(2**i for i in range(1, 10))  # n, as swept: 2 to 512
 
 # (indices of problems, samples each) -> outcomes in that order.
 SampleFunction = Callable[[IntArray, int], "Draws | ArrayLike"]
@@ -126,7 +125,8 @@ class Difficulty:
         """Interval of the set's mean pass rate if its problems stand for more of their kind.
 
         Normal, from the spread of the first-stage rates over problems, which includes that of
-        the samples.
+        the samples; never narrower than Jeffreys' of all samples together, since no success says
+        little of the spread.
         """
         from scipy import stats
 
@@ -134,7 +134,12 @@ class Difficulty:
         if rate.size < 2:
             return 0.0, 1.0
         half = stats.norm.ppf(0.5 + self.level / 2) * rate.std(ddof=1) / np.sqrt(rate.size)
-        return max(0.0, float(rate.mean() - half)), min(1.0, float(rate.mean() + half))
+        drawn = rate.size * self.samples
+        low, high = binomial_interval(round(rate.mean() * drawn), drawn, level=self.level)
+        return (
+            max(0.0, min(float(low), float(rate.mean() - half))),
+            min(1.0, max(float(high), float(rate.mean() + half))),
+        )
 
     def members(self, band: str) -> list[int]:
         """Indices of the problems in a band of `problems.BANDS`."""
@@ -211,26 +216,6 @@ class Difficulty:
                 )
             ],
         }
-
-
-def mixed_share(successes_P: ArrayLike, samples_P: ArrayLike) -> dict[int, float]:
-    """By n, the expected share of groups with mixed rewards: mean of 1 - p^n - (1 - p)^n.
-
-    Only those teach under a group advantage. The mean is over the most likely distribution of true
-    pass rates: over the observed ones it is up to 0.2 too low where n exceeds the samples.
-
-    Args:
-        successes_P, samples_P: of each problem, `samples_P` >= 1.
-
-    >>> round(mixed_share([8, 0], [16, 128])[2], 2)
-    0.25
-    """
-    if not np.size(successes_P):
-        return {}
-    rate_L, weight_L = likely_rates(successes_P, samples_P)
-    return {
-        n: float(weight_L @ (1 - rate_L**n - (1 - rate_L) ** n)) for n in GROUP_SIZES
-    }  # fmt: skip
 
 
 def recommend(rate_P: ArrayLike) -> Advice:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from isocompute.errors import InputError
 from isocompute.intervals import draw_interval
-from isocompute.metrics import landscape, progress
+from isocompute.spread import landscape, loss_evidence, progress
 from isocompute.store import Store, StoredRun
 from isocompute.store.arms import require_one_arm, select_runs, split_source
 
@@ -29,13 +29,12 @@ FloatArray = NDArray[np.float64]
 INDICES = (
     "score", "never", "always", "near_one", "interference", "rich_get_richer", "uniform_progress",
 )  # fmt: skip
-NEAR_ONE = 0.9  # pass rate from which a problem counts as nearly solved
 _BUDGETS = 5  # over training, even in log C
 _LEAST_MEASURED = 0.8  # of the draws must give an index, or it has no interval
 
 
-class _Run(NamedTuple):
-    """One run: rollouts of its evaluations, successes per problem, samples."""
+class OutcomeRun(NamedTuple):
+    """One run: rollouts of its evaluations, the first before training, successes, samples."""
 
     rollouts_K: IntArray
     successes_KP: IntArray
@@ -46,10 +45,40 @@ class _Run(NamedTuple):
         return bool(self.rollouts_K[-1] >= rollouts * (1 - 1e-9))
 
 
+Groups = dict[tuple[int, int], list[OutcomeRun]]  # (B_p, n) -> its runs
+
+
+def study_outcomes(source: str | Path, problem_set: str | None = None) -> tuple[str, Groups]:
+    """The problem set and the outcomes per problem of a study's runs.
+
+    Args:
+        source: a study folder, with a selection where it holds several arms.
+        problem_set: None: the only one there is.
+
+    Raises:
+        InputError: several arms or problem sets and none chosen.
+    """
+    path, where = split_source(str(source))
+    with Store(path) as store:
+        chosen = select_runs(path, [r for r in store.runs() if r.state != "invalid"], where)
+        require_one_arm(path, chosen)
+        name = _the_set(chosen, problem_set or where.get("problem_set"), path)
+        return name, _groups(store, chosen, name)
+
+
 def study_interference(
-    source: str | Path,
+    source: str | Path, *, problem_set: str | None = None, **options: Any
+) -> dict[str, Any]:
+    """`interference_of` a study; see there and `study_outcomes`."""
+    name, groups = study_outcomes(source, problem_set)
+    return interference_of(groups, source=str(source), problem_set=name, **options)
+
+
+def interference_of(
+    groups: Groups,
     *,
-    problem_set: str | None = None,
+    source: str,
+    problem_set: str,
     rollouts: float | None = None,
     level: float = 0.95,
     draws: int = 200,
@@ -58,8 +87,8 @@ def study_interference(
     """Landscapes and interference of every configuration at one budget.
 
     Args:
-        source: a study folder, with a selection where it holds several arms.
-        problem_set: None: the only one there is.
+        groups: outcomes by (B_p, n).
+        source, problem_set: what they are of, for messages and the answer.
         rollouts: None: the largest budget that every configuration reached, with a run at least;
             runs that ended before are left out.
         level: of the intervals.
@@ -74,19 +103,12 @@ def study_interference(
         the share of problems in each bin]}.
 
     Raises:
-        InputError: several arms or problem sets and none chosen, no evaluations, or a budget
-            before the first one.
+        InputError: no evaluations, other problems in some runs, or a budget before the first one.
     """
-    path, where = split_source(str(source))
-    with Store(path) as store:
-        chosen = select_runs(path, [r for r in store.runs() if r.state != "invalid"], where)
-        require_one_arm(path, chosen)
-        name = _the_set(chosen, problem_set or where.get("problem_set"), path)
-        groups = _groups(store, chosen, name)
     if not groups:
         raise InputError(
-            f"{path}: interference needs runs with an evaluation after step 0, but none of "
-            f"{len(chosen)} has one; run the study further."
+            f"{source}: interference needs runs with an evaluation after step 0, but none has "
+            "one; run the study further."
         )
     last = min(max(int(run.rollouts_K[-1]) for run in runs) for runs in groups.values())
     first = max(min(int(run.rollouts_K[1]) for run in runs) for runs in groups.values())
@@ -102,7 +124,7 @@ def study_interference(
     n_problems = {before.size for group in runs.values() for _, before, _, _ in group}
     if len(n_problems) != 1:
         raise InputError(
-            f"{path}: {name!r} must hold the same problems in every run, but runs have "
+            f"{source}: {problem_set!r} must hold the same problems in every run, but runs have "
             f"{sorted(n_problems)} problems; select one arm with --where."
         )
     (size,) = n_problems
@@ -116,7 +138,7 @@ def study_interference(
             drawn[key].append(_indices(group, problems_P, which))
     return {
         "version": 1,
-        "problem_set": name,
+        "problem_set": problem_set,
         "at": at,
         "level": level,
         "groups": [
@@ -125,11 +147,13 @@ def study_interference(
                 "rollouts_per_problem": key[1],
                 "n_runs": len(group),
                 "at": float(np.mean([run[0] for run in group])),
-                **_with_intervals(table[key], np.array(drawn[key]), level),
+                **_of_group(group, table[key], np.array(drawn[key]), level),
             }
             for key, group in runs.items()
         ],
-        "differences": _differences(table, drawn, level),
+        "differences": _differences(
+            table, {key: d for key, d in drawn.items() if len(runs[key]) > 1}, level
+        ),
         "bins": np.column_stack(landscape(np.zeros(1, dtype=int), 1)[:2]).tolist(),
         "over_training": [
             row
@@ -139,7 +163,7 @@ def study_interference(
     }
 
 
-def _landscapes(groups: dict[tuple[int, int], list[_Run]], rollouts: float) -> list[dict[str, Any]]:
+def _landscapes(groups: Groups, rollouts: float) -> list[dict[str, Any]]:
     """The landscape of every configuration at one budget, means over its runs."""
     rows = []
     for (b_p, n), group in groups.items():
@@ -174,22 +198,20 @@ def _the_set(runs: Sequence[StoredRun], wanted: str | None, path: str) -> str:
     return wanted
 
 
-def _groups(
-    store: Store, runs: Sequence[StoredRun], name: str
-) -> dict[tuple[int, int], list[_Run]]:
-    found: dict[tuple[int, int], list[_Run]] = {}
+def _groups(store: Store, runs: Sequence[StoredRun], name: str) -> Groups:
+    found: Groups = {}
     for run in runs:
         evaluations = store.evaluations(run.hash, problem_set=name)
         if len(evaluations) > 1:
             _, successes_KP = store.successes(run.hash, name)
             key = (run.spec["problems_per_batch"], run.spec["rollouts_per_problem"])
             found.setdefault(key, []).append(
-                _Run(evaluations.rollouts_K, successes_KP, int(evaluations.samples_K[0]))
+                OutcomeRun(evaluations.rollouts_K, successes_KP, int(evaluations.samples_K[0]))
             )
     return dict(sorted(found.items()))
 
 
-def _at(run: _Run, rollouts: float) -> tuple[int, IntArray, IntArray, int]:
+def _at(run: OutcomeRun, rollouts: float) -> tuple[int, IntArray, IntArray, int]:
     """(rollouts, successes at step 0, successes at the last evaluation by then, samples)."""
     index = int(np.searchsorted(run.rollouts_K, rollouts * (1 + 1e-9), side="right")) - 1
     index = max(index, 1)
@@ -213,7 +235,7 @@ def _indices(
                 float(after.mean()) / samples,
                 float((after == 0).mean()),
                 float((after == samples).mean()),
-                float((after >= NEAR_ONE * samples).mean()),
+                found.near_one,
                 *(
                     np.nan if value is None else value
                     for value in (
@@ -228,6 +250,27 @@ def _indices(
     measured = np.isfinite(array).sum(axis=0)
     total = np.where(np.isfinite(array), array, 0.0).sum(axis=0)
     return np.where(measured > 0, total / np.maximum(measured, 1), np.nan)
+
+
+def _of_group(
+    runs: Sequence[tuple[int, IntArray, IntArray, int]], value: FloatArray, drawn: FloatArray,
+    level: float,
+) -> dict[str, Any]:  # fmt: skip
+    """Indices with intervals: none of one run, which says nothing of how far runs lie apart.
+
+    Draws of a share that cannot be negative never reach 0, so where gains alone explain the
+    counts as well, the interval of `interference` begins at 0.
+    """
+    from scipy.stats import chi2
+
+    if len(runs) < 2:
+        return _with_intervals(value, np.full((1, len(INDICES)), np.nan), level)
+    found = _with_intervals(value, drawn, level)
+    seen = sum(loss_evidence(before, after, k, k) for _, before, after, k in runs)
+    span = found["interference"]["interval"]
+    if span is not None and seen < chi2.ppf(level, len(runs)):
+        span[0] = 0.0
+    return found
 
 
 def _with_intervals(value: FloatArray, drawn: FloatArray, level: float) -> dict[str, Any]:
@@ -259,7 +302,8 @@ def _differences(
         if len(n) < 2:
             continue
         small, large = (b_p, n[0]), (b_p, n[-1])
-        spread = np.array(drawn[large]) - np.array(drawn[small])
+        none = [np.full(len(INDICES), np.nan)]  # of a configuration with one run
+        spread = np.array(drawn.get(large, none)) - np.array(drawn.get(small, none))
         rows.append(
             {
                 "problems_per_batch": b_p,

@@ -51,13 +51,15 @@ def interference(options: Options) -> int:
     """How progress spreads over problems at equal compute."""
     check_target(options.json, [options.folder])
     from isocompute.cli.evidence import interference_lines
-    from isocompute.interference import study_interference
+    from isocompute.interference import interference_of
+    from isocompute.sources.outcomes import load_outcomes
     from isocompute.store.arms import with_where
 
-    document = study_interference(
-        with_where(options.folder, options.where),
-        problem_set=options.problem_set,
-        rollouts=options.at,
+    name, groups = load_outcomes(
+        with_where(options.folder, options.where), options.problem_set
+    )
+    document = interference_of(
+        groups, source=options.folder, problem_set=name, rollouts=options.at
     )
     write_json(document, options.json)
     show(interference_lines(document), quiet=options.json == "-")

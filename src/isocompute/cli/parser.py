@@ -197,7 +197,9 @@ def _add_interference(stages: argparse._SubParsersAction[Parser]) -> None:
         "how many get worse, how even the gains are",
         "example: isocompute interference my-study --problem-set easy",
     )
-    parser.add_argument("folder", metavar="STUDY", help="a study folder (outcomes per problem)")
+    parser.add_argument(
+        "folder", metavar="STUDY", help="a study folder or grid:NAME (outcomes per problem)"
+    )
     parser.add_argument("--problem-set", metavar="NAME", help="which validation set")
     parser.add_argument(
         "--where",

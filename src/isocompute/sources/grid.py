@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -51,6 +51,29 @@ def grid_problem_set(name: str) -> str | None:
 
     file = grid_files().get(name.removesuffix(JOINT))
     return None if file is None else str(_head(parquet.ParquetFile(file))["problem_set"])
+
+
+def grid_rows(
+    name: str, columns: Sequence[str]
+) -> tuple[str, int | None, list[dict[str, Any]]]:
+    """Columns of a study of the grid, as they lie in its file.
+
+    Returns:
+        (the problem set that it trained on, its main B_p, rows); no main B_p where it has none, or
+        for "NAME-joint", which stands for all.
+
+    Raises:
+        InputError: an unknown name.
+    """
+    import pyarrow.parquet as parquet
+
+    path = grid_files().get(name.removesuffix(JOINT))
+    file = None if path is None else parquet.ParquetFile(path)
+    head = {} if file is None else _head(file)
+    if file is None or (name.endswith(JOINT) and head["main"] is None):
+        raise _unknown(name)
+    main = None if name.endswith(JOINT) else head["main"]
+    return str(head["problem_set"]), main, file.read(columns=list(columns)).to_pylist()
 
 
 def load_grid(

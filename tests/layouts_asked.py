@@ -65,7 +65,7 @@ SECOND: dict[str, tuple[str, Ask]] = {
         named("forest-{n}", problems_per_batch=8, step="train/global_step"),
     ),
     "aim_dataframe": (
-        r"not read: accuracy\).*--map.* Nor is `problems_per_batch` in it",
+        r"not read: accuracy\).*--map.* 2\) `problems_per_batch` must be",
         asking(problems_per_batch=8, columns={"accuracy": "avg@1"}),
     ),
     "long_with_gaps": (

@@ -338,7 +338,8 @@ def test_all_problem_sets_of_one_are_that_one(tmp_path: Path, other: str) -> Non
     sets = ("problems_per_batch=40", "rollouts_per_problem=8")
     told = refused(tmp_path, (), sets)
     assert "--range LOW HIGH" in told
-    assert ("Choose with --problem-set math2, too" in told) is (other == "math2")
+    asked = "hold 'all', 'math', 'math2'; choose one with --problem-set"
+    assert (asked in told) is (other == "math2")
     if other == "math":
         (curve,) = load(tmp_path, (), sets, score_range=(-1.0, 1.0))
         assert curve.problem_set == "math"
@@ -351,5 +352,6 @@ def test_n_and_the_held_out_score_are_asked_for_in_one_line(tmp_path: Path) -> N
     lines(tmp_path / "log.jsonl", rows)
     with pytest.raises(InputError) as caught:
         import_logs([tmp_path], tmp_path / "study")
+    assert caught.value.options[-2:] == ("--map", "eval/accuracy=avg")
     assert "`rollouts_per_problem` must be known" in str(caught.value)
     assert "has scores of training alone" in str(caught.value)

@@ -4,14 +4,25 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from isocompute.errors import InputError
-from isocompute.importers.called import YOURS, by_maps, counts_step, is_batch, is_called, mapping
+from isocompute.importers.called import (
+    YOURS,
+    by_maps,
+    counts_step,
+    is_batch,
+    is_called,
+    mapping,
+    maps_of,
+)
 from isocompute.importers.plain_words import unit_of
+from isocompute.importers.questions import ASSUME, is_open
 from isocompute.importers.runs import ImportedRun
-from isocompute.importers.scored import left_out, likely_key, mapped
+from isocompute.importers.scored import likely_key
 from isocompute.importers.settings import Settings
 
 _N = "rollouts_per_problem"
@@ -106,43 +117,78 @@ def pattern_in_path(path: Path, missing: Sequence[str]) -> str | None:
 
 
 def require_configuration(runs: Sequence[ImportedRun]) -> None:
-    """Ask in one line for the B_p and n that logs do not hold.
+    """Ask for the B_p and n that logs do not hold.
 
     Raises:
         InputError: names the first run, how many there are, and the settings to add.
     """
+    if (asked := configuration_asked(runs)) is not None:
+        raise asked
+
+
+def configuration_asked(runs: Sequence[ImportedRun]) -> InputError | None:
+    """What is asked of the B_p and n of runs; None where they are known."""
+    runs = [run for run in runs if run.n_rows] or runs  # MLflow's parents have none
     lacking = [run for run in runs if any(getattr(run, name) is None for name in _SETTINGS)]
     if not lacking:
-        return
+        return None
     missing = [n for n in _SETTINGS if any(getattr(run, n) is None for run in lacking)]
     others = len({id(r) for r in lacking}) - 1
-    raise InputError(
+    cure = _cure(runs, missing)
+    return InputError(
         f"{' and '.join(f'`{n}`' for n in missing)} must be known, but {lacking[0].name!r} "
         f"({lacking[0].provenance.path}{f', and {others} more' if others else ''}) does not log "
-        f"{'them' if len(missing) > 1 else 'it'}; add {_cure(runs, missing)}."
+        f"{'them' if len(missing) > 1 else 'it'}; add {cure.text}.",
+        options=cure.options, trial=_trial(cure.options),
     )
 
 
-def _cure(runs: Sequence[ImportedRun], missing: Sequence[str]) -> str:
+class Cure(NamedTuple):
+    """What to add: in words, and the options to paste."""
+
+    text: str
+    options: list[str]
+
+
+def _trial(options: Sequence[str]) -> list[str]:
+    """Options with a number assumed for what only the user knows."""
+    words = list[str]()
+    for flag, word in zip(options[::2], options[1::2], strict=True):
+        if not is_open(word):
+            words += [flag, word]
+            continue
+        n = word.startswith(_N)  # of which runs of one configuration are is not known then
+        words += [ASSUME, _N, "--set", "resumed=apart"] if n else [ASSUME, _SETTINGS[0]]
+    return words
+
+
+def _cure(runs: Sequence[ImportedRun], missing: Sequence[str]) -> Cure:
     """What to add where B_p or n is not known."""
     lacking = [run for run in runs if any(getattr(run, name) is None for name in _SETTINGS)]
     keys = list(dict.fromkeys(key for run in lacking for key in run.provenance.unread))
     notes = [note for run in lacking for note in run.notes]
     if doubt := next((note for note in notes if " which is " in note), None):
-        return f"{_sets(missing)} or --map KEY={missing[0]}, whichever is right ({doubt})"
+        return Cure(f"{_sets(missing)} or --map KEY={missing[0]}, whichever is right ({doubt})",
+                    shlex.split(_sets(missing)))  # fmt: skip
     if maps := _maps(keys, missing):
         return maps
     counted = [found for note in notes if (found := _BY_COUNT.fullmatch(note))]
     if missing == [*_SETTINGS[:1]] and len({found[1] for found in counted}) == 1:
-        return f"--set problems_per_batch={counted[0][1]}, if that holds ({counted[0][0]})"
-    told = per_rollout(lacking) if "problems_per_batch" in missing else None
+        told = f"--set problems_per_batch={counted[0][1]}"
+        return Cure(f"{told}, if that holds ({counted[0][0]})", shlex.split(told))
+    per_n = per_rollout(lacking) if "problems_per_batch" in missing else None
     pattern = pattern_for(runs)
     if missing == in_place(missing, runs, pattern):
-        return _both(pattern, missing, keys, told)
+        return _both(pattern, missing, keys, per_n)
     each = next(note for note in notes if _EACH.match(note))
-    by_n = "" if pattern is None else f"--set pattern='{pattern}', as the names seem to say, and "
-    return (f"{by_n}--set processes={YOURS['processes']} with your own number: the processes that "
-            f"train, one to a GPU, without those of a server of vLLM ({each})")
+    named = "" if pattern is None else f"--set pattern={shlex.quote(pattern)}"
+    by_n = f"{named}, as the names seem to say, and " if named else ""
+    own = f"--set processes={YOURS['processes']}"
+    return Cure(
+        f"{by_n}{own} with your own number: the processes that "
+        f"train, one to a GPU, without those of a server of vLLM ({each})",
+        shlex.split(f"{named} {own}"),
+    )
 
 
 def in_place(
@@ -159,85 +205,59 @@ def in_place(
             for name in missing]  # fmt: skip
 
 
-def _maps(keys: Sequence[str], missing: Sequence[str]) -> str:
-    """`--map` for what is missing, where keys seem to hold all of it; "" where they do not."""
+def _maps(keys: Sequence[str], missing: Sequence[str]) -> Cure | None:
+    """`--map` for what is missing, where keys seem to hold all of it; None where they do not."""
     batch = next((key for key in keys if is_batch(key)), None)
     keys = [key for key in keys if not is_batch(key) or is_called(key, "problems_per_batch")]
     there = {n: k for n in missing if (k := next((k for k in keys if is_called(k, n)), None))}
     if batch is not None and "problems_per_batch" in missing and _N in there:
         there = {"problems_per_batch": batch, **there}
     if batch is not None and not there and [*missing] == [_N]:  # n = B / B_p
-        return f"{mapping(batch, 'batch_size')} if it counts responses, or {_own(missing)}"
-    counts = batch is not None and (unit_of(batch, keys) or counts_step(batch))
-    if batch is not None and counts and [*missing] == ["problems_per_batch"]:
-        return f"{by_maps({'problems_per_batch': batch})}, or {_own(missing)}"
-    return by_maps(there) if len(there) == len(missing) else ""
+        counts = mapping(batch, "batch_size")
+        own = _own(missing)
+        return Cure(f"{counts} if it counts responses, or {own.text}", own.options)
+    counted = batch is not None and (unit_of(batch, keys) or counts_step(batch))
+    if batch is not None and counted and [*missing] == ["problems_per_batch"]:
+        there = {"problems_per_batch": batch}
+        return Cure(f"{by_maps(there)}, or {_own(missing).text}", maps_of(there))
+    return Cure(by_maps(there), maps_of(there)) if len(there) == len(missing) else None
 
 
 def _sets(missing: Sequence[str]) -> str:
     return " ".join(f"--set {n}={YOURS[n]}" for n in missing)
 
 
-def _own(missing: Sequence[str]) -> str:
+def _own(missing: Sequence[str]) -> Cure:
     """The numbers that only the user knows; a setting says one for all runs."""
     sets, names = _sets(missing), ",".join(missing)
-    if "processes" in missing:
-        return f"{sets} with your own number (one for all runs)"
-    return (f"{sets} with your own number (one for all runs; where they differ, write runs.csv "
-            f"beside the logs, with the columns run,{names})")  # fmt: skip
+    text = f"{sets} with your own number (one for all runs"
+    if "processes" not in missing:
+        text += f"; where they differ, write runs.csv beside the logs, with the columns run,{names}"
+    return Cure(f"{text})", shlex.split(sets))
 
 
 def _both(
     named: str | None, missing: Sequence[str], keys: Sequence[str], per_n: int | None = None
-) -> str:
+) -> Cure:
     if named:
         given = f"--set pattern='{named}'"
+        options = shlex.split(given)
         if per_n is not None:
-            return (f"{given} and --set problems_per_batch={per_n}, if the batch in the names "
-                    f"counts rollouts, as it seems to (it is {per_n} times n in all)")
+            sets = f"--set problems_per_batch={per_n}"
+            return Cure(f"{given} and {sets}, if the batch in the names "
+                        f"counts rollouts, as it seems to (it is {per_n} times n in all)",
+                        [*options, *shlex.split(sets)])  # fmt: skip
         if unsaid := [n for n in missing if f"{{{n}}}" not in named]:
-            return f"{given}, as the names seem to say, and {_maps(keys, unsaid) or _own(unsaid)}"
-        return f"{given} where the names say it, as they seem to, or {_sets(missing)}"
+            rest = _maps(keys, unsaid) or _own(unsaid)
+            return Cure(f"{given}, as the names seem to say, and {rest.text}",
+                        [*options, *rest.options])  # fmt: skip
+        return Cure(f"{given} where the names say it, as they seem to, or {_sets(missing)}",
+                    options)  # fmt: skip
     short = {"problems_per_batch": "bp", "rollouts_per_problem": "n"}
     pattern = "_".join(f"{short[n]}{{{n}}}" for n in missing)
-    return f"{_own(missing)}, or --set pattern='{pattern}' if the names of files or runs say it"
-
-
-def also_asked(runs: Sequence[ImportedRun]) -> str:
-    """The end of a refusal: B_p and n, where they will be asked for next; "" where they are known.
-
-    >>> also_asked([])
-    ''
-    """
-    runs = [run for run in runs if run.n_rows] or runs  # MLflow's parents have none
-    missing = [n for n in _SETTINGS if any(getattr(run, n) is None for run in runs)]
-    if not missing:
-        return ""
-    return _nor(missing, _cure(runs, missing))
-
-
-def _nor(missing: Sequence[str], cure: str) -> str:
-    return f" Nor is {' or '.join(f'`{n}`' for n in missing)} in it: add {cure}."
-
-
-def also_asked_of(
-    path: Path, name: str, b_p: int | None, n: int | None, keys: Sequence[str] = (),
-    likely: Sequence[str] = (),
-) -> str:
-    """The same of one log that is refused before it is a run.
-
-    Args:
-        path, name, b_p, n: of the log, as far as they are known.
-        keys: what was not read of it and of its configuration.
-        likely: those that may hold a held-out score, where none was read.
-    """
-    key = left_out(likely)
-    score = "" if key is None else f" Nor is its held-out score known: add {mapped(key)}."
-    known = zip(_SETTINGS, (b_p, n), strict=True)
-    if not (missing := [word for word, value in known if value is None]):
-        return score
-    named = _pattern(path, name, [*missing, "seed"], folders=True)
-    return score + _nor(missing, _maps(keys, missing) or _both(named, missing, keys))
+    own = _own(missing)
+    return Cure(f"{own.text}, or --set pattern='{pattern}' if the names of files or runs say it",
+                own.options)  # fmt: skip
 
 
 def first_error(runs: Sequence[ImportedRun]) -> str:

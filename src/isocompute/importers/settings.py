@@ -28,6 +28,7 @@ _COLUMNS = {**_SHORT, "batch_size": "responses_per_batch"}  # B = B_p * n, as in
 ERRORS = re.compile(
     r"(?:^|[/_.-])(?:errors?|err|failures?|fail|wrong|[cw]er)(?:[/_.-]?(?:rates?|mean))?$", re.I
 )
+_OWN = ("inferred", "named", "assumed")  # not to be set
 _PLACEHOLDER = re.compile(r"\{([a-z_]*)\}")
 _METRIC = re.compile(r"(?P<kind>[A-Za-z_][\w-]*?)(?:@(?P<k>[1-9][0-9]{0,5}))?(?::(?P<est>[a-z]+))?")
 
@@ -72,6 +73,7 @@ class Settings:
         columns: key of the log -> what it means; replaces the built-in reading of that key.
         inferred: what `pattern` found, in words; not to be set.
         named: what it found; not to be set.
+        assumed: settings for which some number stands, to see what else is asked; not to be set.
 
     Raises:
         InputError: on a number that is not whole, or a placeholder that is not known.
@@ -97,6 +99,7 @@ class Settings:
     columns: Mapping[str, Column] = field(default_factory=dict)
     inferred: tuple[str, ...] = ()
     named: frozenset[str] = frozenset()
+    assumed: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
         for name in _WHOLE:
@@ -244,7 +247,7 @@ def settings_from(values: Mapping[str, Any]) -> Settings:
     Raises:
         InputError: on a name that is not known, with the nearest one that is.
     """
-    known = [f.name for f in fields(Settings) if f.name not in ("inferred", "named")]
+    known = [f.name for f in fields(Settings) if f.name not in _OWN]
     result: dict[str, Any] = {}
     for said, value in values.items():
         name = _SHORT.get(said, said)
@@ -286,6 +289,11 @@ def load_settings(
     for one in [maps] if isinstance(maps, str | Path) else maps:
         key, equals, name = str(one).rpartition("=")
         if equals and key and name and not Path(one).exists():
+            if "_OR_" in name and name.isupper():  # a place for a choice
+                raise InputError(
+                    f"a column must have one meaning, but {key!r} is to be {name}; choose one: "
+                    f"--map {key}={name.partition('_OR_')[0].lower()}, say."
+                )
             columns[key.strip()] = name.strip()
             continue
         said = _map_of(Path(one))

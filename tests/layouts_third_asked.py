@@ -80,7 +80,8 @@ SECOND: dict[str, tuple[str, Ask]] = {
     ),
     "printed_tensors": (_NAMES, BY_NAME),
     "names_with_numbers": (
-        r"pattern='G\{rollouts_per_problem\}_B\{problems_per_batch\}'", named("G{n}_B{b}"),
+        r"pattern='G\{rollouts_per_problem\}_B\{problems_per_batch\}\*s\{seed\}'",
+        named("G{n}_B{b}"),
     ),
     "lightning_csv": (
         r"--map val/accuracy=avg", asking(columns={"val/accuracy": "avg@4"}),

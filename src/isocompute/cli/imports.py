@@ -162,6 +162,11 @@ def stored_lines(
     if timed and all(one.gpu_s_per_step is None for one in timed):
         lines.append("GPU-hours: times are logged, but not on how many GPUs; add --set gpus=8 with "
                      "your own number")  # fmt: skip
+    from isocompute.importers.names import pattern_for, perhaps_of
+
+    if "{seed}" in (named := pattern_for(runs, seed_alone=True) or ""):
+        told = perhaps_of(named) or "as the names seem to say them"
+        lines.append(f"Seeds: none is logged; add --set pattern={shlex.quote(named)}, {told}")
     lines += [f"It will be asked: {one}" for one in asked if not _is_settled(one)]
     words = fit_words(options.output, asked)
     return [*lines, f"Next{yours(words)}: {shlex.join(words)}"]

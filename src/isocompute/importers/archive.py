@@ -22,6 +22,7 @@ from isocompute.importers.again import alike, changes, settle_again
 from isocompute.importers.asking import configuration_asked, first_error, require_configuration
 from isocompute.importers.doubts import refuse_doubts
 from isocompute.importers.identity import named_apart, settle_runs
+from isocompute.importers.names import with_seeds
 from isocompute.importers.questions import answered, asked_at_once
 from isocompute.importers.read import read_log
 from isocompute.importers.runs import (
@@ -185,7 +186,7 @@ def complete_runs(runs: Sequence[ImportedRun]) -> list[ImportedRun]:
         more = None if words[1] or unlike else configuration_asked(runs)
         raise asked if more is None else AskedError([asked, more])
     require_configuration(kept)
-    return kept
+    return with_seeds(kept)
 
 
 def settle_with(

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shlex
 from collections.abc import Sequence
-from pathlib import Path
 from typing import NamedTuple
 
 from isocompute.errors import InputError
@@ -19,101 +17,16 @@ from isocompute.importers.called import (
     mapping,
     maps_of,
 )
+from isocompute.importers.names import alike_under, number_in, pattern_for, per_rollout, perhaps_of
 from isocompute.importers.plain_words import unit_of
 from isocompute.importers.questions import ASSUME, is_open
 from isocompute.importers.runs import ImportedRun
 from isocompute.importers.scored import likely_key
-from isocompute.importers.settings import Settings
 
 _N = "rollouts_per_problem"
 _SETTINGS = ("problems_per_batch", _N)
 _EACH = re.compile(r"B_p is [0-9]+ \(")  # the note of a log with the batch of each process alone
 _BY_COUNT = re.compile(r"B_p is ([0-9]+) by the .*")  # and of one that counts what a step took
-
-
-def pattern_for(runs: Sequence[ImportedRun]) -> str | None:
-    """The `pattern` that names seem to follow, of runs without B_p or n; None where none."""
-    lacking = [run for run in runs if any(getattr(run, name) is None for name in _SETTINGS)]
-    if not lacking:
-        return None
-    missing = [n for n in _SETTINGS if any(getattr(run, n) is None for run in lacking)]
-    if all(run.seed is None for run in runs):
-        missing.append("seed")
-    if "problems_per_batch" in missing and per_rollout(lacking) is not None:
-        missing.remove("problems_per_batch")  # the names' batch counts rollouts
-    # folders speak for their logs where a folder of several was read
-    paths = {run.provenance.path for run in lacking}
-    shared = len(os.path.commonpath(paths)) if len(lacking) > 1 else 0
-    first = Path(lacking[0].provenance.path)
-    for asked in (missing, [name for name in missing if name != "seed"]):
-        found = _pattern(first, lacking[0].name, asked, len(lacking) > 1, shared)
-        if found is not None and all(_is_told(found, run) for run in lacking):
-            return found
-    return None
-
-
-def _is_told(pattern: str, run: ImportedRun) -> bool:
-    """Whether a pattern finds its numbers in the names of a run: a hint must hold for all."""
-    settings = Settings(pattern=pattern)
-    path = Path(run.provenance.path)
-    return settings.for_run(run.name).named != frozenset() or (
-        settings.for_path(path).named != frozenset()
-    )
-
-
-def per_rollout(runs: Sequence[ImportedRun]) -> int | None:
-    """B_p where the batch that names give is the same multiple of n in all: B_p * n, in rollouts.
-
-    None where the names give no batch, or one that does not follow n.
-    """
-    found = set[tuple[int, int]]()
-    for run in runs:
-        path = Path(run.provenance.path)
-        for text in (path.name, run.name, path.parent.name):
-            batch, n = (number_in(text, name) for name in _SETTINGS)
-            if batch and n:
-                found.add((batch, n))
-                break
-    ratios = {batch / n for batch, n in found}
-    ratio = ratios.pop() if len(ratios) == 1 and len({n for _, n in found}) > 1 else 0.0
-    return int(ratio) if ratio >= 1 and ratio == int(ratio) else None
-
-
-def _pattern(
-    path: Path, name: str, missing: Sequence[str], folders: bool, shared: int = 0
-) -> str | None:
-    """The first name of a log that says what is missing, else a part of it; the seed, too.
-
-    `shared`: characters of the path that all logs have alike: n is not told by those.
-    """
-    whole = str(path)
-    seen = [(path.name, len(whole) - len(path.name)), (name, len(whole))]
-    if "tfevents" in path.name:  # a time and a host
-        del seen[0]
-    if folders:
-        seen.append((path.parent.name, len(str(path.parent)) - len(path.parent.name)))
-        parts = ["/".join(path.parts[-depth:]) for depth in (3, 4)]
-        seen += [(part, len(whole) - len(part)) for part in parts]
-    seed = [word for word in missing if word == "seed"]
-    asked = [word for word in missing if word != "seed"]
-    for wanted in ([asked] if len(asked) < 2 else [asked, *([word] for word in asked)]):
-        for text, at in seen:
-            said = _said(text, _N)
-            if said is not None and _N in wanted and at + said.start(1) < shared:
-                continue
-            if found := _pattern_in(text, wanted + seed) or _pattern_in(text, wanted):
-                return found
-    return None
-
-
-def pattern_of(run: ImportedRun) -> str | None:
-    """The `pattern` that a run's names seem to follow; None where they do not say B_p and n."""
-    return _pattern(Path(run.provenance.path), run.name, [*_SETTINGS, "seed"], folders=True)
-
-
-def pattern_in_path(path: Path, missing: Sequence[str]) -> str | None:
-    """The `pattern` by which the names of a file and its folder say what is missing."""
-    return _pattern(path, path.name, [*missing, "seed"], folders=True)
 
 
 def require_configuration(runs: Sequence[ImportedRun]) -> None:
@@ -134,7 +47,7 @@ def configuration_asked(runs: Sequence[ImportedRun]) -> InputError | None:
         return None
     missing = [n for n in _SETTINGS if any(getattr(run, n) is None for run in lacking)]
     others = len({id(r) for r in lacking}) - 1
-    cure = _cure(runs, missing)
+    cure = _with_seed(_cure(runs, missing), runs)
     return InputError(
         f"{' and '.join(f'`{n}`' for n in missing)} must be known, but {lacking[0].name!r} "
         f"({lacking[0].provenance.path}{f', and {others} more' if others else ''}) does not log "
@@ -148,6 +61,23 @@ class Cure(NamedTuple):
 
     text: str
     options: list[str]
+
+
+def _with_seed(cure: Cure, runs: Sequence[ImportedRun]) -> Cure:
+    """A cure with the seed that names seem to say, or with what runs that it leaves alike are."""
+    named = next((word.removeprefix("pattern=") for word in cure.options
+                  if word.startswith("pattern=")), "")  # fmt: skip
+    text, options = cure
+    if not named and (named := pattern_for(runs, seed_alone=True) or "") and "{seed}" in named:
+        text += f"; and --set pattern='{named}', as the names seem to say"
+        options = [*options, "--set", f"pattern={named}"]
+    if told := perhaps_of(named):
+        text += f" ({told})"
+    if (twins := alike_under(named, runs)) is not None and "{seed}" not in named:
+        a, b = twins
+        text += (f"; {a!r} and {b!r} have one configuration and no seed then: they count as "
+                 "repetitions, unless runs.csv beside the logs says their seeds (run,seed)")
+    return Cure(text, options)
 
 
 def _trial(options: Sequence[str]) -> list[str]:
@@ -232,7 +162,9 @@ def _own(missing: Sequence[str]) -> Cure:
     sets, names = _sets(missing), ",".join(missing)
     text = f"{sets} with your own number (one for all runs"
     if "processes" not in missing:
-        text += f"; where they differ, write runs.csv beside the logs, with the columns run,{names}"
+        by_n = "; by n, --set problems_per_batch=4:B_P,8:B_P" if names == _SETTINGS[0] else ""
+        text += (f"{by_n}; where they differ, write runs.csv beside the logs, with the columns "
+                 f"run,{names}")  # fmt: skip
     return Cure(f"{text})", shlex.split(sets))
 
 
@@ -255,6 +187,12 @@ def _both(
                     options)  # fmt: skip
     short = {"problems_per_batch": "bp", "rollouts_per_problem": "n"}
     pattern = "_".join(f"{short[n]}{{{n}}}" for n in missing)
+    there = [name for name in missing if _maps(keys, [name])]
+    if 0 < len(there) < len(missing):  # keys seem to hold some of it
+        maps = _maps(keys, there)
+        own = _own([name for name in missing if name not in there])
+        if maps is not None:
+            return Cure(f"{maps.text}; and {own.text}", [*maps.options, *own.options])
     own = _own(missing)
     return Cure(f"{own.text}, or --set pattern='{pattern}' if the names of files or runs say it",
                 own.options)  # fmt: skip
@@ -268,88 +206,6 @@ def first_error(runs: Sequence[ImportedRun]) -> str:
     """
     error = next((run.errors[0] for run in runs if run.errors), None)
     return "" if error is None else f" (line {error.line}: {error.reason})"
-
-
-# How names write B_p and n: bp32, prompts-32, rollouts_16; W&B's grouped charts "n: 16".
-_WRITTEN = {
-    "problems_per_batch": r"bp|b_p|bsz|[tr]?bs|(?<![0-9])b|batch|prompts|problems(?:_per_batch)?",
-    # an n beside one of the others often counts nodes
-    "rollouts_per_problem": r"nspp|g|group|gen|roll(?:outs?)?(?:_per_problem)?|samples|n",
-    "seed": r"seed ?|s",
-}
-
-
-def number_in(text: str, name: str) -> int | None:
-    """What a name says of a setting; None where it does not.
-
-    >>> number_in("qwen-n4-g8", "rollouts_per_problem")
-    8
-    """
-    said = _said(text, name)
-    return None if said is None else int(said[1])
-
-
-def written_in(text: str, name: str) -> tuple[int, int] | None:
-    """Where a name says a setting: the place of its number; None where it does not.
-
-    >>> written_in("qwen-n16", "rollouts_per_problem")
-    (6, 8)
-    """
-    said = _said(text, name)
-    return None if said is None else said.span(1)
-
-
-# RUN__SEED__TIME, as CleanRL and open-instruct name their runs
-_BEFORE_TIME = re.compile(r"(?<=__)([0-9]{1,6})(?=__1[0-9]{9}(?![0-9]))")
-
-
-def _said(text: str, name: str) -> re.Match[str] | None:
-    if name == "seed" and (timed := _BEFORE_TIME.search(text)):
-        return timed
-    return next((found for word in _words(name) if (found := re.search(
-        # 8k is a length, 3b a model, 1n8g nodes and GPUs
-        rf"(?<![a-z])(?:{word})(?:[-_=]|: ?)?([0-9]{{1,12}})(?![0-9km]|b(?![0-9])|g(?![a-z0-9]))",
-        text, re.I,
-    ))), None)  # fmt: skip
-
-
-def _words(name: str) -> tuple[str, ...]:
-    """How a name is written, the most telling words first."""
-    telling, _, n = _WRITTEN[name].rpartition("|")
-    return (telling, n) if n == "n" else (_WRITTEN[name],)
-
-
-def _pattern_in(text: str, missing: Sequence[str]) -> str | None:
-    """The part of a name that says what is missing, as a `pattern`; None where it does not.
-
-    >>> _pattern_in("run_bp32_n16_seed0.jsonl", list(_WRITTEN))
-    'bp{problems_per_batch}_n{rollouts_per_problem}_seed{seed}'
-    """
-    places = []
-    for name in missing:
-        said = _said(text, name)
-        if said is None or _is_bare(text, said):
-            return None
-        places.append((said.start(1), said.end(), said.start(), name))
-    pattern, at = "", min(start for _, _, start, _ in places)
-    for number, end, _, name in sorted(places):
-        if "seed" in missing and re.search("[0-9]", text[at:number]):
-            return None  # what stands between may be another in the next name
-        pattern += f"{text[at:number]}{{{name}}}"
-        at = end
-    return pattern
-
-
-def _is_bare(text: str, said: re.Match[str]) -> bool:
-    """Whether a lone `b` stands in a folder's or file's name that says no n: "b3" may be anything.
-
-    >>> [_is_bare(text, re.search("b[0-9]", text)) for text in ("b3/n8", "b3_n8")]
-    [True, False]
-    """
-    if said[0][:1].lower() != "b" or said[0][1:2].isalpha():
-        return False
-    part = text[text.rfind("/", 0, said.start()) + 1 :].split("/", 1)[0]
-    return number_in(part, "rollouts_per_problem") is None
 
 
 _OF_RESULTS = frozenset(("benchmark", "dataset", "eval_set", "task"))  # whose rows are evaluations
@@ -377,19 +233,3 @@ def likely_columns(header: Sequence[str], missing: Sequence[str]) -> dict[str, s
         if told:
             found[name] = told
     return found
-
-
-def pattern_in_columns(header: Sequence[str]) -> str | None:
-    """The `pattern` of a table with a column for every n, as all of their names follow it.
-
-    >>> pattern_in_columns(["step", "n8_seed0", "n8_seed1", "n16_seed0"])
-    'n{rollouts_per_problem}_seed{seed}'
-    """
-    columns = [c.strip() for c in header if number_in(c, "rollouts_per_problem") is not None]
-    if len({number_in(c, "rollouts_per_problem") for c in columns}) < 2:
-        return None
-    for names in (list(_WRITTEN), list(_WRITTEN)[:2], list(_WRITTEN)[1:], list(_WRITTEN)[1:2]):
-        found = {_pattern_in(column, names) for column in columns}
-        if len(found) == 1 and None not in found:
-            return found.pop()
-    return None

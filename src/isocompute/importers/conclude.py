@@ -134,6 +134,8 @@ def conclude(
         if points.column.split == "validation" and (told := placing.without_repeats(points)):
             c.counters.infer(told)
     b_p, n = values["problems_per_batch"], values["rollouts_per_problem"]
+    if b_p is None and n is not None and n in c.settings.by_n:
+        b_p = values["problems_per_batch"] = c.settings.by_n[n]
     if b_p is None and n and (whole_batch := whole(c.config.get(RESPONSES))):
         b_p = values["problems_per_batch"] = problems_of(whole_batch, n, f"run {c.name}")
         c.counters.infer(f"problems_per_batch: a batch of responses / {_N}")

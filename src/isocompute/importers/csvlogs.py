@@ -21,7 +21,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from isocompute.errors import InputError
-from isocompute.importers.asking import pattern_in_columns
 from isocompute.importers.beside import (
     configuration_beside,
     configuration_in_table,
@@ -36,6 +35,7 @@ from isocompute.importers.csv_runs import STEPS
 from isocompute.importers.csv_wide import read_chart, read_history, read_series, read_tensorboard
 from isocompute.importers.headers import separator_of
 from isocompute.importers.ledger import Errors, provenance_of
+from isocompute.importers.names import pattern_in_columns
 from isocompute.importers.reading import (
     CLOCKS,
     METRIC_WORDS,

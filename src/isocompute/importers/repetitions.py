@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from isocompute.errors import InputError
-from isocompute.importers.asking import written_in
 from isocompute.importers.configuration import FACTS, SCALED
+from isocompute.importers.names import written_in
 from isocompute.importers.reading import run_name
 from isocompute.importers.runs import FROM_NAME, ImportedRun
 

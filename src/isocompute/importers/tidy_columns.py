@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 from isocompute.errors import InputError
-from isocompute.importers.asking import likely_columns, pattern_in_columns, pattern_in_path
+from isocompute.importers.asking import likely_columns
 from isocompute.importers.beside import configuration_in_table
 from isocompute.importers.called import YOURS, by_maps
 from isocompute.importers.configuration import configuration
 from isocompute.importers.headers import head_of
+from isocompute.importers.names import pattern_in_columns, pattern_in_path
 from isocompute.importers.plain_words import RESPONSES, unit_of
 from isocompute.importers.powers import LOG2
 from isocompute.importers.reading import number

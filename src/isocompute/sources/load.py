@@ -21,6 +21,7 @@ from isocompute.importers import (
 )
 from isocompute.importers.convert import note_lines, of_one_set, pooled, to_curves
 from isocompute.importers.meanings import SPLITS
+from isocompute.importers.names import with_seeds
 from isocompute.importers.questions import answered, asked_at_once
 from isocompute.importers.reading import run_name
 from isocompute.importers.repetitions import (
@@ -306,7 +307,7 @@ def _of_split(asked: _Asked, curves: list[Curve]) -> Found:
 
 def _of_logs(asked: _Asked, runs: Sequence[ImportedRun]) -> Found:
     path, score_range = asked.path, asked.score_range
-    runs = select_imported(path, runs, asked.where)
+    runs = select_imported(path, with_seeds(runs), asked.where)
     scored = [run for run in runs if run.series]
     require_one_arm(scored, asked.where)
     asked.tell(unsaid(scored, asked.where))

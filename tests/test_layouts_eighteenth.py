@@ -317,8 +317,10 @@ def test_a_title_above_a_sheet_is_passed(tmp_path: Path, title: str) -> None:
     told = str(caught.value)
     assert "is a table of columns Update, n=4, n=16; give it to fit with what it will ask" in told
     assert "--set pattern='n={rollouts_per_problem}'" in told
-    assert told.endswith(f"isocompute fit {file}")
     knows = "Questions" in title
+    b_p = "" if knows else " --set problems_per_batch=B_P"
+    pattern = "'pattern=n={rollouts_per_problem}'"
+    assert told.endswith(f"isocompute fit {file} --set {pattern}{b_p}")
     assert ("--set problems_per_batch=B_P" in told) is not knows
     sets = ["pattern=n={rollouts_per_problem}", *([] if knows else ["problems_per_batch=40"])]
     seed = 3 if knows else None

@@ -586,7 +586,7 @@ def test_a_folder_without_logs_is_told_what_to_write(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"\(it has supplement.md\); write a CSV of its scores"):
         read_log(tmp_path)
     table = sheet(tmp_path / "a.csv", "acc,x\n0.5,1\n")
-    with pytest.raises(InputError, match=r"isocompute fit '?[^ ]*a\.csv'? --map acc=score$"):
+    with pytest.raises(InputError, match=r"isocompute fit '?[^ ]*a\.csv'? --map acc=score --set"):
         read_log(table)
 
 

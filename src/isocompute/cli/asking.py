@@ -16,11 +16,11 @@ def asking_lines(error: InputError, argv: Sequence[str] | None) -> list[str]:
     if len(told) > 1:
         told = [f"{len(told)} things must be known first:",
                 *(f"  {i}. {line}" for i, line in enumerate(told, 1))]  # fmt: skip
-    if not error.options:
-        return told
+    then = error.then if isinstance(error, AskedError) else ()
+    if len(told) == 1 and not then:
+        return told  # with its option
     typed = ["isocompute", *(sys.argv[1:] if argv is None else argv), *error.options]
     told += [f"To paste{yours(typed)}:", f"  {shlex.join(typed)}"]
-    then = error.then if isinstance(error, AskedError) else ()
     return [*told, f"then{yours(then)}:", f"  {shlex.join(then)}"] if then else told
 
 

@@ -52,7 +52,7 @@ def configuration_asked(runs: Sequence[ImportedRun]) -> InputError | None:
         f"{' and '.join(f'`{n}`' for n in missing)} must be known, but {lacking[0].name!r} "
         f"({lacking[0].provenance.path}{f', and {others} more' if others else ''}) does not log "
         f"{'them' if len(missing) > 1 else 'it'}; add {cure.text}.",
-        options=cure.options, trial=_trial(cure.options),
+        options=cure.options, trial=trial_of(cure.options),
     )
 
 
@@ -80,9 +80,11 @@ def _with_seed(cure: Cure, runs: Sequence[ImportedRun]) -> Cure:
     return Cure(text, options)
 
 
-def _trial(options: Sequence[str]) -> list[str]:
+def trial_of(options: Sequence[str]) -> list[str]:
     """Options with a number assumed for what only the user knows."""
     words = list[str]()
+    if any(word.startswith("KEY=") for word in options):
+        return words
     for flag, word in zip(options[::2], options[1::2], strict=True):
         if not is_open(word):
             words += [flag, word]

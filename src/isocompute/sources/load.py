@@ -33,8 +33,9 @@ from isocompute.importers.repetitions import (
 )
 from isocompute.importers.runs import ImportedRun
 from isocompute.importers.scale import PLAIN, require_range, rescaled
-from isocompute.importers.table import tables_or_runs
+from isocompute.importers.tables import tables_or_runs
 from isocompute.importers.tidy import IN_MEMORY
+from isocompute.importers.workbooks import shown
 from isocompute.sources.choice import metric_of, one_of
 from isocompute.sources.doubles import without_doubles
 from isocompute.sources.grid import GRID, load_grid
@@ -263,9 +264,13 @@ def _read(asked: _Asked) -> Found:
         raise InputError(not_found(file))
     tables, runs = tables_or_runs(file, asked.settings, asked.say)
     if tables:
-        found = [(table, c) for table in tables for c in load_tidy(table, **how)]
-        if len(tables) > 1 and "run" not in asked.where:
-            refuse_two_sweeps([_named(table, c) for table, c in found if not c.run], _ALONE)
+        try:
+            found = [(table, c) for table in tables for c in load_tidy(table, **how)]
+            if len(tables) > 1 and "run" not in asked.where:
+                refuse_two_sweeps([_named(table, c) for table, c in found if not c.run], _ALONE)
+        except InputError as error:
+            error.args = (shown(str(error)),)
+            raise
         return _of_split(asked, [c for _, c in found])
     asked.tell(note_lines([(r.name, note) for r in runs for note in (*r.notes, *r.concluded)]))
     return _of_logs(asked, runs)

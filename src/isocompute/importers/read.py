@@ -274,6 +274,7 @@ def _read_folder(folder: Path, settings: Settings) -> list[ImportedRun]:
             single.append(path)
     runs: list[ImportedRun] = []
     reasons: list[str] = []
+    cures: dict[str, InputError] = {}
 
     def attempt(read: Any, *arguments: Any) -> None:
         try:
@@ -282,6 +283,7 @@ def _read_folder(folder: Path, settings: Settings) -> list[ImportedRun]:
             raise
         except InputError as error:
             reasons.append(str(error))
+            cures[str(error)] = error
 
     for home, paths in states.items():
         latest = max(paths, key=_checkpoint_number)
@@ -338,9 +340,10 @@ def _read_folder(folder: Path, settings: Settings) -> list[ImportedRun]:
         )
         if deleted and not reasons:
             hint = f" ({deleted} runs were deleted in MLflow)."
+        first = cures.get(telling[0]) if telling else None
         raise InputError(
             f"a folder must hold at least one log that is known, but {str(folder)!r} holds none"
-            f"{hint}"
+            f"{hint}", options=first.options if first else (), trial=first.trial if first else (),
         )
     return runs
 

@@ -41,8 +41,8 @@ _STEPS = ("step", "update", "updates", "iteration", "iter", "global_step", "trai
           "train_step")  # fmt: skip
 # What seems to count updates under a name of its own.
 _UPDATES = re.compile(
-    r"^(?!.*(?:\bper\b|/|eval|wall|time|%)).*\b(?:updates?|steps?|iterations?|iters?|ckpt|checkpoint)\b",
-    re.I,
+    r"^(?!.*(?:\bper\b|/|eval|wall|time|total|trained|planned|max|%))"
+    r".*\b(?:updates?|steps?|iterations?|iters?|ckpt|checkpoint)\b", re.I,
 )
 _SPREAD = re.compile(
     r"(?:^|[ _./-])(?:std|stdev|std_?dev|std_?err|sd|sem|se|err|error|ci|ci95|lower|upper|low|high|"
@@ -249,9 +249,11 @@ def _cures(path: Path, missing: list[str], header: list[str]) -> Iterator[Cure]:
         )
         text = f"--set {own} if all rows share it, or --map KEY={name}{differs}"
         yield Cure(text, ["--set", own])
-    if "rollouts" in rest and (steps := next(filter(_UPDATES.search, header), "").strip()):
-        yield Cure(f"{mapping(steps, 'steps')} if it counts updates, or --map KEY=rollouts",
-                   ["--map", f"{steps}=steps"])  # fmt: skip
+    steps = [column.strip() for column in header if _UPDATES.search(column)]
+    if "rollouts" in rest and steps:
+        maps = " or ".join(mapping(column, "steps") for column in steps[:3])
+        yield Cure(f"{maps} if it counts updates, or --map KEY=rollouts",
+                   ["--map", f"{steps[0] if len(steps) == 1 else 'KEY'}=steps"])  # fmt: skip
     elif "rollouts" in rest:
         yield Cure("--map KEY=rollouts with your own column (B_p * n * step in all; KEY=steps for "
                    "one of updates; not tokens, hours or epochs)",

@@ -340,10 +340,10 @@ def _read_folder(folder: Path, settings: Settings) -> list[ImportedRun]:
         )
         if deleted and not reasons:
             hint = f" ({deleted} runs were deleted in MLflow)."
-        first = cures.get(telling[0]) if telling else None
+        cure = cures.get(telling[0], InputError()) if telling else InputError()
         raise InputError(
             f"a folder must hold at least one log that is known, but {str(folder)!r} holds none"
-            f"{hint}", options=first.options if first else (), trial=first.trial if first else (),
+            f"{hint}", options=cure.options, trial=cure.trial,
         )
     return runs
 

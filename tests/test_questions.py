@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from isocompute.cli import main
 from isocompute.errors import AskedError, InputError
 from isocompute.importers.archive import import_logs
+from isocompute.importers.patterns import parse_by_n
 from isocompute.importers.questions import ASSUME, asked_at_once, collected
 from isocompute.sources import load_curves
 from test_traps import folder
@@ -158,3 +159,58 @@ def test_choices_that_were_pasted_as_they_stand_are_refused(
             assert main(argv) == 2
             assert not (tmp_path / "s").exists()
     capsys.readouterr()
+
+
+# What names and settings say of several runs.
+
+
+def sized(home: Path, names: dict[str, int], told: dict[str, int]) -> Path:
+    """Logs that say n and what is told, nothing else; every run with scores of its own."""
+    for i, (name, n) in enumerate(names.items()):
+        config = {"config": {"rollouts_per_problem": n, **told}}
+        rows = [{"step": s, "data": {"val-core/math/acc/mean@4": (s + i) / 99}} for s in AT]
+        text = "".join(json.dumps(row) + "\n" for row in [config, *rows])
+        (home / f"{name}.jsonl").write_text(text)
+    return home
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.dictionaries(st.sampled_from([2, 4, 8, 16, 32]), st.integers(1, 500), min_size=1))
+def test_a_batch_by_n_is_that_of_each_run(by_n: dict[int, int]) -> None:
+    with folder() as home:
+        sized(home, {f"run{n}": n for n in by_n}, {})
+        said = ",".join(f"{n}:{b_p}" for n, b_p in by_n.items())
+        curves = load_curves(home, settings={"problems_per_batch": said})
+        assert {c.rollouts_per_problem: c.problems_per_batch for c in curves} == by_n
+        missing = ",".join(f"{3 * n}:{b_p}" for n, b_p in by_n.items())
+        with pytest.raises(InputError, match="`problems_per_batch` must be known"):
+            load_curves(home, settings={"problems_per_batch": missing})
+
+
+@pytest.mark.parametrize("said", ["4:", "4:8,", "4:8,16", "4:B_P", "0:4", "4:8,4:16"])
+def test_a_batch_by_n_has_one_form(said: str) -> None:
+    with pytest.raises(InputError, match=r"by n must look like 4:128,8:64"):
+        parse_by_n(said)
+
+
+@pytest.mark.parametrize(("names", "seeds"), [
+    (("a_seed1", "b_seed22"), [1, 22]), (("a-seed=3", "b.seed-4"), [3, 4]),
+    (("a_data_seed1", "b_eval-seed2"), [None, None]), (("a_s1", "b_s2"), [None, None]),
+    (("a_seed1_seed2", "b"), [None, None]),
+])  # fmt: skip
+def test_the_word_seed_in_a_name_is_read_and_told(
+    names: tuple[str, str], seeds: list[int | None], tmp_path: Path
+) -> None:
+    sized(tmp_path, dict.fromkeys(names, 8), {"problems_per_batch": 16})
+    assert sorted(c.seed or 0 for c in load_curves(tmp_path)) == sorted(s or 0 for s in seeds)
+    known = sized(tmp_path, dict.fromkeys(names, 8), {"problems_per_batch": 16, "seed": 7})
+    assert {c.seed for c in load_curves(known)} == {7}
+
+
+def test_seeds_that_names_may_say_are_hinted_at_the_end_of_an_import(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "logs").mkdir()
+    sized(tmp_path / "logs", {"a-r1": 4, "a-r2": 8}, {"problems_per_batch": 16})
+    assert main(["import", str(tmp_path / "logs"), "-o", str(tmp_path / "st")]) == 0
+    assert "add --set pattern='r{seed}', if r is the seed" in capsys.readouterr().out

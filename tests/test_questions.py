@@ -214,3 +214,17 @@ def test_seeds_that_names_may_say_are_hinted_at_the_end_of_an_import(
     sized(tmp_path / "logs", {"a-r1": 4, "a-r2": 8}, {"problems_per_batch": 16})
     assert main(["import", str(tmp_path / "logs"), "-o", str(tmp_path / "st")]) == 0
     assert "add --set pattern='r{seed}', if r is the seed" in capsys.readouterr().out
+
+
+def test_roll_validates_before_the_update_of_the_same_number(tmp_path: Path) -> None:
+    """ROLL (1bc1205): a share by tag and over all, of one tag the same."""
+    rows = [{"step": s, "data": {"val_correct/all/mean": s / 99, "val_correct/math/mean": s / 99}}
+            for s in AT]  # fmt: skip
+    config = {"config": {"rollout_batch_size": 32, "num_return_sequences_in_group": 8}}
+    text = "".join(json.dumps(row) + "\n" for row in [config, *rows])
+    (tmp_path / "roll.jsonl").write_text(text)
+    told = {"problems_per_batch": 32, "rollouts_per_problem": 8}
+    (curve,) = load_curves(tmp_path, settings=told)
+    assert curve.problem_set == "math"
+    assert curve.rollouts_K.tolist() == [256 * s for s in AT]
+    assert curve.score_K.tolist() == pytest.approx([s / 99 for s in AT])

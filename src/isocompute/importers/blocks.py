@@ -4,8 +4,8 @@ Sources: NeMo-RL (2026-08), algorithms/grpo.py: `===== Epoch 2/3 =====`, `===== 
 of so many in an epoch, `Validation Results:` and `Training Results:` with a line for each number;
 prime-rl, orchestrator/orchestrator.py: `Evaluated math500 in 9.00s (Avg@8=0.5, ...)` before the
 `Step 20 | ... | Reward: 0.4 |` of the next update, counted from 0 or, since 2026-06, from 1;
-AReaL (0d57894), utils/stats_logger.py and printing.py: `Train step 12/80 done.`, one more than its
-trackers' step, above a grid of up to four keys and values in a line.
+AReaL (0d57894), utils/stats_logger.py and printing.py: `Train step 12/80 done.`, of updates done,
+above a grid of up to four keys and values in a line.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class Blocks:
         """Take a line; the numbers that are read with it."""
         if not (text.lstrip()[:1] in _MARKS or "Evaluated " in text or " Reward: " in text):
             if " Train step " in text and (match := _AREAL.search(text)):
-                self._trained = int(match[1]) - 1
+                self._trained = int(match[1])
             return _NONE  # as nearly all lines of a console
         if self._trained is not None and "│" in text:
             cells = [cell.strip() for cell in text.split("│")[1:-1]]

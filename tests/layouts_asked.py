@@ -37,7 +37,7 @@ SECOND: dict[str, tuple[str, Ask]] = {
     "nemo_rl_history": (r"counts calls of log .* --set step=_step", asking(step="_step")),
     "skyrl_chart_csv": (r"must be known, .*--set pattern=", named("tbs{b}-nspp{n}-s{seed}")),
     "open_instruct_metrics": (
-        r"its rows have training_step, .*--set step=KEY",
+        r"its rows have training_step, .*--set step=training_step",
         asking(
             step="training_step",
             columns={"eval/objective/verifiable_correct_rate": "avg@1"},
@@ -65,7 +65,7 @@ SECOND: dict[str, tuple[str, Ask]] = {
         named("forest-{n}", problems_per_batch=8, step="train/global_step"),
     ),
     "aim_dataframe": (
-        r"not read: accuracy\).*--map.* Nor is `problems_per_batch` in it",
+        r"not read: accuracy\).*--map.* 2\) `problems_per_batch` must be",
         asking(problems_per_batch=8, columns={"accuracy": "avg@1"}),
     ),
     "long_with_gaps": (
@@ -88,7 +88,6 @@ SECOND: dict[str, tuple[str, Ask]] = {
 }  # fmt: skip
 # Where a table of one's own is the cure.
 REWRITTEN = {
-    "areal_console": r"main.log' holds nothing of them; give what its tracker wrote",
     "wandb_chart_by_time": r"the step on its x axis, .*'Relative Time \(Process\)'",
     "excel_american": r"column problems_per_batch .* row 23 has 'Total'; correct or empty",
     "mlflow_search_runs": r"are missing \(it has run_id, status, params.data.train_batch",

@@ -62,25 +62,26 @@ SECOND: dict[str, tuple[str, Ask]] = {
     ),
     "trl_devices_unknown": (r"`problems_per_batch` must be known", asking(problems_per_batch=8)),
     "generations_are_prompts": (
-        r"not read: eval/accuracy, num_gen.*\).* Nor is `problems_per_batch` or `rollouts",
+        r"not read: eval/accuracy, num_gen.*\).* 2\) `problems_per_batch` and `rollouts",
         named("exp{n}", problems_per_batch=8, columns={"eval/accuracy": "avg@4"}),
     ),
     "global_batch_of_samples": (
-        r"not read: eval/accuracy\).* Nor is `problems_per_batch` in it",
+        r"not read: eval/accuracy\).* 2\) `problems_per_batch` must be",
         asking(problems_per_batch=8, columns={"eval/accuracy": "avg@4"}),
     ),
     "micro_batch": (
-        r"not read: eval/accuracy\).* Nor is `problems_per_batch` in it",
+        r"not read: eval/accuracy\).* 2\) `problems_per_batch` must be",
         asking(problems_per_batch=8, columns={"eval/accuracy": "avg@4"}),
     ),
-    "train_score": (r"--map eval_score=avg.* Nor is .*pattern", scored("eval_score")),
+    "train_score": (r"--map eval_score=avg.* 2\) .*pattern", scored("eval_score")),
     "greedy_and_sampled": (
-        r"not read: val/sampled/accuracy, val/greedy/accuracy\).* Nor is",
+        r"not read: val/sampled/accuracy, val/greedy/accuracy\).* 2\) `problems_per_batch` and",
         scored("val/sampled/accuracy"),
     ),
     "printed_tensors": (_NAMES, BY_NAME),
     "names_with_numbers": (
-        r"pattern='G\{rollouts_per_problem\}_B\{problems_per_batch\}'", named("G{n}_B{b}"),
+        r"pattern='G\{rollouts_per_problem\}_B\{problems_per_batch\}\*s\{seed\}'",
+        named("G{n}_B{b}"),
     ),
     "lightning_csv": (
         r"--map val/accuracy=avg", asking(columns={"val/accuracy": "avg@4"}),
@@ -96,7 +97,7 @@ SECOND: dict[str, tuple[str, Ask]] = {
 _CONSOLE = r"holds nothing of them; give what its tracker wrote"
 # Where a table of one's own, or a corrected one, is the cure.
 REWRITTEN = {
-    "wandb_chart_same_names": r"unique, but 'grpo-bp8-n4 - eval/reward' .*names of their own",
+    "wandb_chart_same_names": r"^`problems_per_batch` and .*, and 3 more\) does not",
     "excel_sep_line": r"must stand in the first line, but stand in line 2; delete",
     "sheet_with_title": r"must stand in the first line, but stand in line 3; delete",
     "tokens_in_thousands": r"at least 1 of each rollout \(0.24 at the median; .*in thousands",

@@ -155,3 +155,39 @@ def test_what_transformers_prints_has_its_steps_in_the_bar_behind_it(tmp_path: P
     path.write_text("{'eval_reward': 0.5, 'epoch': 0.5}\n")
     with pytest.raises(InputError, match="1 rows and no bar.*give the trainer_state.json"):
         read_log(path, settings=PATTERN)
+
+
+# AReaL (0d57894, utils/stats_logger.py): a grid of keys and values below the update's line.
+
+
+def areal(steps: int, every: int, columns: int, shift: int = 0) -> str:
+    text = ""
+    for step in range(1, steps + 1):
+        text += (f"20251014-08:04:00.019 StatsLogger INFO: Epoch 1/2 Step {step}/{steps} "
+                 f"Train step {step + shift}/{2 * steps} done.\n"
+                 "20251014-08:04:00.022 StatsLogger INFO: Stats (1/1):\n╒═══╤═══╕\n")  # fmt: skip
+        items = [("ppo_actor/n_seqs", 128.0), ("rollout/reward", step / 200)]
+        if step % every == 0:
+            items.append(("eval-rollout/reward", step / 100))
+        for at in range(0, len(items), columns):
+            cells = [cell for key, value in items[at : at + columns]
+                     for cell in (key, f"{value:.4e}")]  # fmt: skip
+            text += f"│ {' │ '.join(cells)} │\n├───┼───┤\n"
+    return text
+
+
+@pytest.mark.parametrize("columns", [1, 2, 4])
+@pytest.mark.parametrize("every", [2, 5])
+def test_a_console_of_areal_is_read_by_its_train_step(
+    tmp_path: Path, columns: int, every: int
+) -> None:
+    text = areal(20, every, columns) + areal(20, every, columns, shift=20)
+    (tmp_path / "main.log").write_text(text)
+    told = {"problems_per_batch": 16, "rollouts_per_problem": 8}
+    (run,) = read_log(tmp_path / "main.log", settings=told)
+    assert run.provenance.format == "areal-console"
+    (held,) = [s for s in run.series if s.split == "validation"]
+    assert held.step_K.tolist() == list(range(every, 41, every))
+    assert held.rollouts_K.tolist() == [128 * step for step in range(every, 41, every)]
+    first = [step / 100 for step in range(every, 21, every)]
+    assert held.score_K.tolist() == pytest.approx(first * 2)

@@ -87,9 +87,9 @@ def test_trainer_state_asks_for_what_it_does_not_hold() -> None:
     ("paths", "pattern"),
     [
         (["run_bp8_n4_seed0.jsonl"], "bp{problems_per_batch}_n{rollouts_per_problem}_seed{seed}"),
-        (["bp8_n4_lr1_s0.jsonl"], "bp{problems_per_batch}_n{rollouts_per_problem}"),
+        (["bp8_n4_lr1_s0.jsonl"], "bp{problems_per_batch}_n{rollouts_per_problem}*s{seed}"),
         (["4b_2k_G4_B8.jsonl"], "G{rollouts_per_problem}_B{problems_per_batch}"),
-        (["n4-rate0.1-batch8.jsonl"], "n{rollouts_per_problem}-rate0.1-batch{problems_per_batch}"),
+        (["n4-rate0.1-batch8.jsonl"], "n{rollouts_per_problem}*batch{problems_per_batch}"),
         (["bs8_g4/a.jsonl", "bs8_g8/a.jsonl"], "bs{problems_per_batch}_g{rollouts_per_problem}"),
         (["bs8_g4/a.jsonl"], None),  # alone, a folder does not name its log
         (["g3b-n4-seed1.jsonl", "g3b-n8-seed1.jsonl"], "n{rollouts_per_problem}-seed{seed}"),

@@ -43,7 +43,7 @@ REFUSED = {
     "own_loop": r"not read: reward_mean, eval/acc, lr\); name the score \(--map eval/acc=avg\)",
     "unsloth_notebook": r"holds avg \(train\).*; add --split train",
     "quoted_thousands": r"row 19 has '1,024'; write plain numbers",
-    "workbook": r"sweep.xlsx' is a workbook; save its sheets as CSV",
+    "workbook": r"sweep.xlsx: a workbook (must be readable|needs the package)",
     "seed_columns": r"or for a column per seed add --set pattern='seed_\{seed\}'",
     "best_so_far": r"--map eval/accuracy=avg",
     "runs_table": r"is a table of runs with the last value of each; export a chart",

@@ -317,8 +317,10 @@ def test_a_title_above_a_sheet_is_passed(tmp_path: Path, title: str) -> None:
     told = str(caught.value)
     assert "is a table of columns Update, n=4, n=16; give it to fit with what it will ask" in told
     assert "--set pattern='n={rollouts_per_problem}'" in told
-    assert told.endswith(f"isocompute fit {file}")
     knows = "Questions" in title
+    b_p = "" if knows else " --set problems_per_batch=B_P"
+    pattern = "'pattern=n={rollouts_per_problem}'"
+    assert told.endswith(f"isocompute fit {file} --set {pattern}{b_p}")
     assert ("--set problems_per_batch=B_P" in told) is not knows
     sets = ["pattern=n={rollouts_per_problem}", *([] if knows else ["problems_per_batch=40"])]
     seed = 3 if knows else None
@@ -338,7 +340,8 @@ def test_all_problem_sets_of_one_are_that_one(tmp_path: Path, other: str) -> Non
     sets = ("problems_per_batch=40", "rollouts_per_problem=8")
     told = refused(tmp_path, (), sets)
     assert "--range LOW HIGH" in told
-    assert ("Choose with --problem-set math2, too" in told) is (other == "math2")
+    asked = "hold 'all', 'math', 'math2'; choose one with --problem-set"
+    assert (asked in told) is (other == "math2")
     if other == "math":
         (curve,) = load(tmp_path, (), sets, score_range=(-1.0, 1.0))
         assert curve.problem_set == "math"
@@ -351,5 +354,6 @@ def test_n_and_the_held_out_score_are_asked_for_in_one_line(tmp_path: Path) -> N
     lines(tmp_path / "log.jsonl", rows)
     with pytest.raises(InputError) as caught:
         import_logs([tmp_path], tmp_path / "study")
+    assert caught.value.options[-2:] == ("--map", "eval/accuracy=avg")
     assert "`rollouts_per_problem` must be known" in str(caught.value)
     assert "has scores of training alone" in str(caught.value)

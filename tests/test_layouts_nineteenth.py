@@ -144,7 +144,7 @@ def test_a_seed_before_a_time_is_part_of_the_pattern(tmp_path: Path) -> None:
         lines(tmp_path / f"{run}.jsonl", (
             {"step": s, "val/accuracy": score(s, n, seed / 100)} for s in AT
         ))  # fmt: skip
-    pattern = "n{rollouts_per_problem}__{seed}"
+    pattern = "n{rollouts_per_problem}__{seed}__"
     assert f"--set pattern='{pattern}'" in refused(tmp_path, MAP)
     curves = load(tmp_path, MAP, (f"pattern={pattern}", "problems_per_batch=40"))
     assert drawn(curves) == {**of(40, 4, 1), **of(40, 8, 1), **of(40, 8, 2)}

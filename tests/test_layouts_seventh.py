@@ -13,7 +13,7 @@ import pytest
 from isocompute.errors import InputError
 from isocompute.importers import import_logs, load_settings, read_log
 from isocompute.importers.archive import read_logs
-from isocompute.importers.asking import pattern_of
+from isocompute.importers.names import pattern_of
 from isocompute.importers.wire import masked_crc32c
 from isocompute.sources import load_curves
 from test_layouts_sixth import events

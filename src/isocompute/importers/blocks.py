@@ -3,7 +3,9 @@
 Sources: NeMo-RL (2026-08), algorithms/grpo.py: `===== Epoch 2/3 =====`, `===== Step 12/58 =====`
 of so many in an epoch, `Validation Results:` and `Training Results:` with a line for each number;
 prime-rl, orchestrator/orchestrator.py: `Evaluated math500 in 9.00s (Avg@8=0.5, ...)` before the
-`Step 20 | ... | Reward: 0.4 |` of the next update, counted from 0 or, since 2026-06, from 1.
+`Step 20 | ... | Reward: 0.4 |` of the next update, counted from 0 or, since 2026-06, from 1;
+AReaL (0d57894), utils/stats_logger.py and printing.py: `Train step 12/80 done.`, of updates done,
+above a grid of up to four keys and values in a line.
 """
 
 from __future__ import annotations
@@ -14,7 +16,8 @@ from typing import NamedTuple
 _HEADLINE = re.compile(r"=+ (Epoch|Step) ([0-9]{1,9})/([0-9]{1,9}) =+\s*$")
 _PART = re.compile(r"(Validation|Training) Results:\s*$")
 _NUMBER = re.compile(r"\s*• ([A-Z][\w ]{2,40}): (\S{1,30})( tokens)?\s*$")
-_MARKS = frozenset("=📊•")
+_MARKS = frozenset("=📊•│")
+_AREAL = re.compile(r"Step [0-9]+/[0-9]+ Train step ([0-9]{1,9})/[0-9]{1,9} done\.")
 _NONE: list[Block] = []
 _PRIME = "prime-rl-console"
 _KEYS = {
@@ -44,6 +47,7 @@ class Blocks:
         self._part = ""
         self._first: int | None = None  # the number of the first update of prime-rl's log
         self._done = 0
+        self._trained: int | None = None  # the update of AReaL's last grid
         self._held: list[tuple[str, str]] = []  # evaluations that no update has followed
 
     def _of_prime(self, text: str) -> list[Block]:
@@ -70,7 +74,14 @@ class Blocks:
     def take(self, text: str) -> list[Block]:
         """Take a line; the numbers that are read with it."""
         if not (text.lstrip()[:1] in _MARKS or "Evaluated " in text or " Reward: " in text):
+            if " Train step " in text and (match := _AREAL.search(text)):
+                self._trained = int(match[1])
             return _NONE  # as nearly all lines of a console
+        if self._trained is not None and "│" in text:
+            cells = [cell.strip() for cell in text.split("│")[1:-1]]
+            pairs = zip(cells[::2], cells[1::2], strict=False)
+            return [Block("areal-console", str(self._trained), key, value)
+                    for key, value in pairs if key]  # fmt: skip
         if "=== " in text and (match := _HEADLINE.search(text)):
             number, of = int(match[2]), int(match[3])
             if match[1] == "Epoch":

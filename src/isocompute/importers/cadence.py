@@ -101,7 +101,8 @@ def as_evaluations(
         raise UnclearError(
             f"{what}: steps must be updates, but {step_K.size} evaluations stand one by one to "
             f"step {last} of {end}; if each stands for {end // last} updates, multiply their steps "
-            "out, else add --set step=step."
+            "out, else add --set step=step.",
+            trial=("--set", "step=step"),
         )
     if every is None or every < 2 or (end is not None and end < last * every):
         return None
@@ -114,14 +115,16 @@ def as_evaluations(
             f"{what}: the first evaluation must be known, but steps count {step_K.size} of them, "
             f"one in {every} updates ({cadence.key}) of {end}: they may stand at 0 to "
             f"{last * every} or at {every} to {(last + 1) * every}; write a table of them with a "
-            "column `steps` of your updates."
+            "column `steps` of your updates.",
+            trial=("--set", "step=step"),
         )
     if last > _MOST:
         return None
     raise UnclearError(
         f"{what}: steps must be updates, but {step_K.size} evaluations stand one by one to step "
         f"{last}, and {cadence.key} says one in {every} updates; if steps count evaluations, add "
-        f"the updates in all (--set steps={last * every}), else --set step=step."
+        f"the updates in all (--set steps={last * every}), else --set step=step.",
+        options=("--set", f"steps={last * every}"),
     )
 
 
@@ -175,7 +178,8 @@ def counts_responses(
         raise UnclearError(
             f"{what}: steps must be updates, but all of them, to {int(after[-1])}, are multiples "
             f"of B_p * n = {batch}, as a count of responses is; if they are, add --set step={key} "
-            f"--map {key}=rollouts, else --set step={key}."
+            f"--map {key}=rollouts, else --set step={key}.",
+            options=("--set", f"step={key}", "--map", f"{key}=rollouts"),
         )
     return ""
 

@@ -11,6 +11,7 @@ from isocompute.importers.powers import without_logarithm
 # A place for the user's own number: a number would be pasted as it is.
 YOURS = {"problems_per_batch": "B_P", "rollouts_per_problem": "N", "seed": "SEED",
          "processes": "P"}
+EITHER = "PROBLEMS_PER_BATCH_OR_BATCH_SIZE"
 _CALLED = {
     "problems_per_batch": r"(n_|num_|batch_?)?(prompts|problems|questions|queries|tasks)"
                           r"(_per_(batch|step|update|iter(ation)?))?|prompt_batch_size|bp",
@@ -74,6 +75,19 @@ problems, --map bs=batch_size if it counts responses'
         f"{told}{'; and ' if told else ''}--map {one} if it counts problems, --map {other} if "
         "it counts responses"
     )
+
+
+def maps_of(there: Mapping[str, str]) -> list[str]:
+    """The same as options to paste; EITHER where only the user knows what a batch counts.
+
+    >>> maps_of({"problems_per_batch": "bs", "rollouts_per_problem": "G"})[1::2]
+    ['bs=PROBLEMS_PER_BATCH_OR_BATCH_SIZE', 'G=rollouts_per_problem']
+    """
+    words = list[str]()
+    for name, key in there.items():
+        either = name == "problems_per_batch" and is_batch(key) and not is_called(key, name)
+        words += ["--map", f"{key}={EITHER if either else _or_log(key, name)}"]
+    return words
 
 
 def _or_log(key: str, name: str) -> str:

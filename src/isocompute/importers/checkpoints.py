@@ -21,10 +21,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from isocompute.importers.asking import number_in
 from isocompute.importers.collect import Collector
 from isocompute.importers.ledger import Errors
 from isocompute.importers.listed import NAMING
+from isocompute.importers.names import number_in
 from isocompute.importers.reading import MAX_LINE_BYTES, flatten, number, parse_json, whole
 from isocompute.importers.runs import ImportedRun, Metric, UnclearError
 from isocompute.importers.series import STEPS, points_of

@@ -65,7 +65,7 @@ class Collector:
         self.settings = settings
         self.notes: list[str] = []
         self.outcomes: list[Outcomes] = []
-        self.passed: list[str] = []  # keys of rows that were none of a log, for a message
+        self.passed: dict[str, list[object]] = {}  # of rows without a step: keys, some values
         self.extras: dict[str, str] = {}  # what a table says of the run beside its configuration
         self.n_rows = 0
         self.folder_split = ""  # of keys that do not say theirs: its folder's

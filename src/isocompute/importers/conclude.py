@@ -16,7 +16,6 @@ from pathlib import Path
 import numpy as np
 
 from isocompute.importers import checks, placing
-from isocompute.importers.asking import also_asked_of
 from isocompute.importers.cadence import (
     Cadence,
     as_evaluations,
@@ -32,7 +31,7 @@ from isocompute.importers.configuration import (
     problems_of,
     processes_of,
 )
-from isocompute.importers.doubts import late_text, own_start, refuse_several, told_processes
+from isocompute.importers.doubts import late_error, own_start, refuse_several, told_processes
 from isocompute.importers.ledger import Errors, provenance_of
 from isocompute.importers.meanings import PROBLEMS_SAMPLED, SPLIT_IN_KEY
 from isocompute.importers.plain_words import RESPONSES, unit_of
@@ -135,6 +134,8 @@ def conclude(
         if points.column.split == "validation" and (told := placing.without_repeats(points)):
             c.counters.infer(told)
     b_p, n = values["problems_per_batch"], values["rollouts_per_problem"]
+    if b_p is None and n is not None and n in c.settings.by_n:
+        b_p = values["problems_per_batch"] = c.settings.by_n[n]
     if b_p is None and n and (whole_batch := whole(c.config.get(RESPONSES))):
         b_p = values["problems_per_batch"] = problems_of(whole_batch, n, f"run {c.name}")
         c.counters.infer(f"problems_per_batch: a batch of responses / {_N}")
@@ -142,35 +143,30 @@ def conclude(
         n = values[_N] = problems_of(whole_batch, b_p, f"run {c.name}", "B_p")
         c.counters.infer(f"{_N}: a batch of responses / problems_per_batch")
     b_p = values["problems_per_batch"] = b_p or _counted_problems(c, n)
-    try:
-        cadence = cadence_of(c.config)
-        values["steps"] = values["steps"] or cadence.planned
-        planned = c.settings.steps or found.steps or cadence.planned
-        what = f"{path}: run {c.name}"
-        batch = None if b_p is None or n is None else b_p * n
-        if batch and (key := counts_responses(
-            c.points, batch, planned, c.settings, what, c.counters.rollouts,
-            told=c.counters.counts(batch),
-        )):  # fmt: skip
-            c.counters.agree(Fraction(1, batch))
-            c.side = placing.to_updates(c.points, c.side, batch)
-            c.latest, c.first = -(-c.latest // batch), c.first and -(-c.first // batch)
-            c.counters.infer(f"step: {key} counts rollouts, B_p * n = {batch} in an update")
-        begins, planned = _beginning(c, what, planned)
-        _count_evaluations(c, what, cadence._replace(planned=planned))
-        _settle_steps(c, path, planned)
-    except UnclearError as error:  # everything that will be asked for, in one line
-        held_out = any(p.column.split != "train" and p.step for p in c.points)
-        likely = () if held_out else c.evidence.likely(c.unread)
-        more = also_asked_of(path, c.name, b_p, n, [*c.unread, *c.config], likely)
-        raise UnclearError(f"{error}{more}") from None
+    cadence = cadence_of(c.config)
+    values["steps"] = values["steps"] or cadence.planned
+    planned = c.settings.steps or found.steps or cadence.planned
+    what = f"{path}: run {c.name}"
+    batch = None if b_p is None or n is None else b_p * n
+    if batch and not c.settings.assumed and (key := counts_responses(
+        c.points, batch, planned, c.settings, what, c.counters.rollouts,
+        told=c.counters.counts(batch),
+    )):  # fmt: skip
+        c.counters.agree(Fraction(1, batch))
+        c.side = placing.to_updates(c.points, c.side, batch)
+        c.latest, c.first = -(-c.latest // batch), c.first and -(-c.first // batch)
+        c.counters.infer(f"step: {key} counts rollouts, B_p * n = {batch} in an update")
+    begins, planned = _beginning(c, what, planned)
+    _count_evaluations(c, what, cadence._replace(planned=planned))
+    _settle_steps(c, path, planned)
     if begins:
         c.side = placing.begin_at(c.points, c.side, begins)
         if values["steps"] is not None and values["steps"] > begins:
             values["steps"] -= begins
-    _check_batch(c, b_p, n, given=None in (
-        found.problems_per_batch, found.rollouts_per_problem
-    ))  # fmt: skip
+    if not c.settings.assumed:
+        _check_batch(c, b_p, n, given=None in (
+            found.problems_per_batch, found.rollouts_per_problem
+        ))  # fmt: skip
     compute = Compute(
         batch=batch, updates_per_batch=found.updates_per_batch, window=found.window,
         tokens=after_rows(c.side["tokens"]), lengths=c.side["length"],
@@ -275,7 +271,7 @@ def _beginning(c: Collected, what: str, planned: int | None) -> tuple[int, int |
             c.counters.infer(placing.BEGUN.format(last - planned, planned, last))
             return last - planned, last
         if earliest > planned:
-            raise UnclearError(late_text(what, earliest, last, begins, planned))
+            raise late_error(what, earliest, last, begins, planned)
     return 0, planned
 
 
@@ -382,6 +378,8 @@ def _batches(c: Collected, found: Found, b_p: int | None) -> dict[int, float]:
 
 def _merge(c: Collected, name: str, found: int | None) -> int | None:
     given: int | None = getattr(c.settings, name)
+    if name in c.settings.assumed:
+        return given if found is None else found
     if found is not None and given is not None and found != given:
         if c.beside:
             raise UnclearError(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import shlex
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
@@ -13,12 +14,19 @@ from numpy.typing import NDArray
 
 from isocompute.domain import Curve
 from isocompute.errors import InputError
-from isocompute.importers.asking import also_asked, first_error, require_configuration
+from isocompute.importers.asking import first_error, require_configuration
 from isocompute.importers.doubts import refuse_doubts
 from isocompute.importers.recorded import recorded_numbers
 from isocompute.importers.runs import ImportedRun, Series
 from isocompute.importers.scale import MOST_ROLLOUTS
-from isocompute.importers.scored import is_rate, keys_there, likely_scores, mapped, scores_unread
+from isocompute.importers.scored import (
+    is_rate,
+    keys_there,
+    likely_options,
+    likely_scores,
+    mapped,
+    scores_unread,
+)
 from isocompute.importers.steps import ASSUMED
 from isocompute.importers.vocabulary import column_of
 
@@ -163,9 +171,9 @@ def convert_runs(
         chosen = _of_most_samples(chosen, label)
     else:
         chosen = [(run, s) for run, s in chosen if s.metric.label == label]
-    _refuse_mixtures(chosen, label)
     refuse_doubts([run for run, _ in chosen], training=True)
     require_configuration([run for run, _ in chosen])
+    _refuse_mixtures(chosen, label)
     curves: list[Curve] = []
     excluded: list[tuple[str, str]] = []
     with_metric = {id(run) for run, _ in chosen}
@@ -219,15 +227,18 @@ def _label(
         })
         other = "train" if split != "train" else "validation"
         score = likely_scores(runs)
+        options, trial = likely_options(runs)
         cure = "choose another split or problem set"
         if any(s.split == other for run in runs for s in run.series):
             cure = f"add --split {other}"
+            if not trial:
+                options = trial = ["--split", other]
         said = f"name the score ({score})"
         cure = f"{cure}, or {said}" if "KEY" in score else f"{said}, or {cure}"
         raise InputError(
             f"a log must hold {split or 'scored'} metrics{where} that are known, but "
             f"{runs[0].provenance.path!r} holds {', '.join(there[:8]) or 'none'}"
-            f"{keys_there(runs) or first_error(runs)}; {cure}.{also_asked(runs)}"
+            f"{keys_there(runs) or first_error(runs)}; {cure}.", options=options, trial=trial,
         )
     if metric is not None:
         named = column_of(metric)  # by the log's own key
@@ -257,7 +268,8 @@ def _label(
         return str(_any_k(means[0]))
     raise InputError(
         f"one metric must be chosen, but the log holds {', '.join(labels)}; "
-        f"add --metric {(means or labels)[0]}.{also_asked(runs)}"
+        f"add --metric {(means or labels)[0]}.",
+        options=("--metric", "METRIC"), trial=("--metric", (means or labels)[0]),
     )
 
 
@@ -280,7 +292,7 @@ def _refuse_blends(chosen: Sequence[tuple[ImportedRun, Series]], label: str) -> 
         f"one score must be chosen, but run {run.name!r} has {rate} "
         f"({t.score_K.min():.4g} to {t.score_K.max():.4g}) and {label}, the whole reward "
         f"({s.score_K.min():.4g} to {s.score_K.max():.4g}); add --metric {rate} "
-        f"or --metric {label}{_range_for(s)}.{also_asked([one for one, _ in chosen])}"
+        f"or --metric {label}{_range_for(s)}.", options=("--metric", rate),
     )
 
 
@@ -296,8 +308,9 @@ def _refuse_unread_rates(chosen: Sequence[tuple[ImportedRun, Series]], label: st
             f"one score must be chosen, but run {run.name!r} has {label}, a reward "
             f"({s.score_K.min():.4g} to {s.score_K.max():.4g}), and {', '.join(rates[:_NAMED])} "
             f"{'was' if len(rates[:_NAMED]) == 1 else 'were'} not read; add "
-            f"{' or '.join(map(mapped, rates[:_NAMED]))}, or --metric {label}{_range_for(s)}."
-            f"{also_asked([one for one, _ in chosen])}"
+            f"{' or '.join(map(mapped, rates[:_NAMED]))}, or --metric {label}{_range_for(s)}.",
+            options=shlex.split(mapped(rates[0])) if len(rates) == 1 else ("--map", "KEY=avg"),
+            trial=shlex.split(mapped(rates[0])),
         )
 
 

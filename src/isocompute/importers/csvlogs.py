@@ -21,7 +21,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from isocompute.errors import InputError
-from isocompute.importers.asking import also_asked_of, pattern_in_columns
 from isocompute.importers.beside import (
     configuration_beside,
     configuration_in_table,
@@ -36,6 +35,7 @@ from isocompute.importers.csv_runs import STEPS
 from isocompute.importers.csv_wide import read_chart, read_history, read_series, read_tensorboard
 from isocompute.importers.headers import separator_of
 from isocompute.importers.ledger import Errors, provenance_of
+from isocompute.importers.names import pattern_in_columns
 from isocompute.importers.reading import (
     CLOCKS,
     METRIC_WORDS,
@@ -44,7 +44,7 @@ from isocompute.importers.reading import (
     open_log,
     run_name,
 )
-from isocompute.importers.runs import ImportedRun, UnclearError
+from isocompute.importers.runs import AGAIN, ImportedRun, UnclearError
 from isocompute.importers.settings import Settings
 from isocompute.importers.torn import ends_within_line
 from isocompute.importers.unnamed import setting_of
@@ -132,13 +132,19 @@ def read_csv_log(path: Path, settings: Settings) -> list[ImportedRun]:
         return read_layout(path, header, rows, settings, errors)
 
 
-def _asked_too(path: Path, cell: str, settings: Settings) -> str:
-    """What will be asked for of a chart's runs, by the name of one; "" where a file says it."""
-    run, dash, _ = cell.rpartition(" - ")
-    if not dash or configuration_beside(path) or configuration_in_table(path, run):
-        return ""
-    settings = settings.for_file(run)
-    return also_asked_of(path, run, settings.problems_per_batch, settings.rollouts_per_problem)
+def _numbered(header: Sequence[str]) -> list[str]:
+    """The columns of a chart, with runs of one name numbered.
+
+    >>> _numbered(["Step", "a - acc", "a - acc__MIN", "a - acc", "a - acc__MIN"])[1:]
+    ['a - acc', 'a - acc__MIN', 'a (2) - acc', 'a (2) - acc__MIN']
+    """
+    seen, names = Counter[str](), list[str]()
+    for cell in header:
+        run, dash, key = cell.rpartition(" - ")
+        seen[cell] += 1
+        again = dash and seen[cell] > 1
+        names.append(f"{run} ({seen[cell]}) - {key}" if again else cell)
+    return names
 
 
 def read_layout(
@@ -148,13 +154,15 @@ def read_layout(
     """The runs of rows under a header of one of the layouts; `configs` by run."""
     own = settings.columns
     header = [c if c in own else new for c, new in zip(header, _unnested(header), strict=True)]
+    kind = layout_of(header) or _described(header, path) or ""
+    there = header
+    if kind == "chart":
+        header = _numbered(header)
     if doubles := [cell for cell, count in Counter(header).items() if cell and count > 1]:
         raise UnclearError(
             f"{path}: column names must be unique, but {doubles[0]!r:.100} occurs more than once; "
-            "give the runs names of their own (in W&B before the export), or rename a column."
-            f"{_asked_too(path, doubles[0], settings)}"
+            "rename a column."
         )
-    kind = layout_of(header) or _described(header, path) or ""
     if kind == "runs":
         raise InputError(
             f"a log must hold the course of a run, but {str(path)!r} is a table of runs with the "
@@ -163,6 +171,9 @@ def read_layout(
     read = {"chart": read_chart, "history": read_history, "tensorboard": read_tensorboard,
             "long": read_long, "series": read_series}  # fmt: skip
     collectors = read[kind](path, header, rows, settings, errors)
+    for run in collectors.keys() - {cell.rpartition(" - ")[0] for cell in there}:
+        if kind == "chart":
+            collectors[run].counters.infer(AGAIN)
     for key, config in (configs or {}).items():
         if key in collectors:
             collectors[key].configure(config)

@@ -15,9 +15,9 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from isocompute.importers.asking import written_in
 from isocompute.importers.collect import Collector
 from isocompute.importers.ledger import Errors
+from isocompute.importers.names import written_in
 from isocompute.importers.reading import clean_text, parse_json
 from isocompute.importers.runs import ImportedRun
 from isocompute.importers.series import SETTINGS, STEPS, points_of, settings_of

@@ -5,11 +5,11 @@ Shape legend: K points of one series.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from isocompute.importers.asking import also_asked
 from isocompute.importers.configuration import Found
 from isocompute.importers.placing import LATE
 from isocompute.importers.reading import whole
@@ -33,17 +33,13 @@ def refuse_doubts(runs: Sequence[ImportedRun], *, training: bool) -> None:
         UnclearError: a score of training would stand for the held-out one, or a log begins far
             beyond step 0 and nothing says whose the updates before are.
     """
-    asked = [] if training else [t for run in runs if (t := _of_training_alone(run))]
-    late = [t for run in runs if (t := _begins_late(run))]
-    parts = [t] if (t := _of_one_cluster(runs)) else []
-    if told := [*asked[:1], *late[:1], *parts]:
-        raise UnclearError(f"{' '.join(told)}{also_asked(runs)}")
-
-
-def also_held_out(runs: Sequence[ImportedRun], *, training: bool) -> str:
-    """The end of another refusal: what is asked where no run has a held-out score; else ""."""
-    asked = [] if training else [_of_training_alone(run) for run in runs]
-    return f" And {asked[0]}" if asked and all(asked) else ""
+    if not training:
+        for run in runs:
+            _refuse_training_alone(run)
+    for run in runs:
+        _refuse_late(run)
+    if parts := _of_one_cluster(runs):
+        raise UnclearError(parts)
 
 
 def told_processes(
@@ -81,26 +77,27 @@ def _of_one_cluster(runs: Sequence[ImportedRun]) -> str:
     )
 
 
-def _of_training_alone(run: ImportedRun) -> str:
+def _refuse_training_alone(run: ImportedRun) -> None:
     if not run.series or any(s.split == "validation" for s in run.series):
-        return ""
+        return
     if not (keys := scores_unread(run)):
-        return ""
+        return
     verb = "was" if len(keys) == 1 else "were"
-    return (
+    raise UnclearError(
         f"a curve must be of held-out problems, but {run.name!r} ({run.provenance.path}) has "
         f"scores of training alone, and {', '.join(keys)} {verb} not read; add {mapped(keys[0])}, "
-        "or --set split=train to keep the training score."
+        "or --set split=train to keep the training score.",
+        options=shlex.split(mapped(keys[0])),
     )
 
 
-def _begins_late(run: ImportedRun) -> str:
+def _refuse_late(run: ImportedRun) -> None:
     """Where its steps are even, and the first is far beyond one of them.
 
     Parts of one run are joined once its B_p and n are known.
     """
     if run.problems_per_batch is None or run.rollouts_per_problem is None:
-        return ""
+        return
     first, last, width = span_of(run) or (0, 0, 1.0)
     even = [  # where budgets grow by a factor, so does the distance
         np.mean(np.diff(s.step_K) == width) > 0.5 for s in run.series if s.step_K.size > 1
@@ -111,9 +108,9 @@ def _begins_late(run: ImportedRun) -> str:
     if not any(even) or earliest <= LATE * width or any(
         line.endswith(BEFORE) for line in run.provenance.inferred
     ):
-        return ""
+        return
     begins = own_start(earliest, [s.step_K for s in run.series if s.split == "train"])
-    return late_text(f"{run.name!r} ({run.provenance.path})", earliest, last, begins)
+    raise late_error(f"{run.name!r} ({run.provenance.path})", earliest, last, begins)
 
 
 def own_start(first: int, training: Sequence[IntArray]) -> int:
@@ -128,7 +125,9 @@ def own_start(first: int, training: Sequence[IntArray]) -> int:
     return first
 
 
-def late_text(what: str, first: int, last: int, begins: int, planned: int | None = None) -> str:
+def late_error(
+    what: str, first: int, last: int, begins: int, planned: int | None = None
+) -> UnclearError:
     """Both readings of a log that begins late, and the option for each.
 
     Args:
@@ -138,11 +137,12 @@ def late_text(what: str, first: int, last: int, begins: int, planned: int | None
         planned: updates; None where that is not known.
     """
     plan = "" if planned is None else f", {planned} are planned"
-    return (
+    return UnclearError(
         f"the updates of a run must be its own, but {what} begins at step {first}; add --set "
         f"begins=0 if it did those before as well ({last} in all), or --set begins={begins} if it "
         f"went on from another run's checkpoint ({last - begins} in all{plan}). An older part of "
-        "its log belongs beside it."
+        "its log belongs beside it.",
+        options=("--set", "begins=BEGINS"), trial=("--set", "begins=0"),
     )
 
 

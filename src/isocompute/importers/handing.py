@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from isocompute.errors import InputError
-from isocompute.importers.settings import load_settings
+
+if TYPE_CHECKING:
+    from isocompute.domain import Curve
 
 TABLE = " is a table of columns"
 
@@ -21,25 +25,33 @@ def is_a_table(path: Path, header: str) -> InputError:
     """
     from isocompute.importers.asking import likely_columns
     from isocompute.importers.headers import head_of, refuse_markdown
+    from isocompute.importers.questions import answered, collected
+    from isocompute.importers.scale import PLAIN
+    from isocompute.importers.tables import of_sheets
     from isocompute.importers.tidy import load_tidy
+    from isocompute.importers.workbooks import is_workbook, sheets_of, shown
 
     if "|" in header:
         refuse_markdown(path, path.read_bytes()[:4096].splitlines())
-    if path.suffix in (".csv", ".tsv"):
-        header = ",".join(head_of(path).names)
+    tables = of_sheets(sheets_of(path)) if is_workbook(path) else [path]
+    if tables[0].suffix in (".csv", ".tsv"):
+        header = ",".join(head_of(tables[0]).names)
     columns = [column.strip(' "') for column in re.split("[,;\t]", header.strip())]
     score = "" if "score" in columns else likely_columns(columns, ["score"]).get("score", "")
     how = f", with {score} as the score if it holds that" if score else ""
-    maps = [f"{score}=score"] if score else []
-    named = f" --map {shlex.quote(maps[0])}" if maps else ""
-    try:
-        load_tidy(path, settings=load_settings([], maps))
-        how = how or " as it is"
-    except InputError as error:
-        asked = str(error).removeprefix(f"{path}: ").rstrip(".")
-        how += f"{' and' if how else ' with'} what it will ask for ({asked})"
+    words = ["--map", f"{score}=score"] if score else []
+
+    def read(more: Sequence[str]) -> list[Curve]:
+        settings, given = answered(None, more)
+        scale = given.get("score_range", PLAIN)
+        return [c for one in tables for c in load_tidy(one, settings=settings, score_range=scale)]
+
+    asked = collected(read, words)[1]
+    words += [word for one in asked for word in one.options]
+    told = shown("; ".join(str(one).replace(f"{path}: ", "").rstrip(".") for one in asked))
+    how += f"{' and' if how else ' with'} what it will ask for ({told})" if told else ""
     return InputError(
         f"an import reads logs of trainers and trackers, but {str(path)!r}{TABLE} "
-        f"{', '.join(columns[:10]):.300}; give it to fit{how}: "
-        f"isocompute fit {shlex.quote(str(path))}{named}"
+        f"{', '.join(columns[:10]):.300}; give it to fit{how or ' as it is'}: "
+        f"{shlex.join(['isocompute', 'fit', str(path), *words])}"
     )

@@ -19,8 +19,10 @@ import numpy as np
 
 from isocompute.importers.merging import merged
 from isocompute.importers.repetitions import SETTINGS, differing
-from isocompute.importers.runs import ImportedRun, Series, UnclearError
+from isocompute.importers.runs import AGAIN, ImportedRun, Series, UnclearError
 from isocompute.importers.sequels import (
+    APART,
+    RESUMED,
     join_counted_anew,
     join_resumed,
     named,
@@ -29,6 +31,8 @@ from isocompute.importers.sequels import (
 )
 from isocompute.importers.shared import ENOUGH, may_be_one, pairs, scores_of, shared
 from isocompute.importers.split_names import job_of
+
+_NUMBERED = re.compile(r" \([0-9]+\)$")  # of a name that several columns of a chart have
 
 
 def settle_runs(
@@ -128,7 +132,8 @@ def _leave_branches(runs: list[ImportedRun], decided: frozenset[int]) -> list[Im
             raise UnclearError(
                 f"runs must not share their first scores, but {named(a)} and {named(b)} have the "
                 f"same ones up to step {found.until}, as if one went on from a checkpoint of the "
-                "other; leave one out (--where run=NAME), or keep both with --set resumed=apart."
+                "other; leave one out (--where run=NAME), or keep both with --set resumed=apart.",
+                trial=APART,
             )
         stays, leaves = (i, j) if ends[0] > ends[1] else (j, i)
         told = (f"goes on from step {found.until} of {runs[leaves].provenance.path}, whose later "
@@ -141,31 +146,50 @@ def _leave_branches(runs: list[ImportedRun], decided: frozenset[int]) -> list[Im
 def _last_starts(
     runs: list[ImportedRun], resumed: str | None, decided: frozenset[int]
 ) -> list[ImportedRun]:
-    """Of event files in one folder that all begin at the start, the last.
+    """Of records under one name that all begin at the start, the one that counts.
 
-    TensorBoard takes a folder for a run.
+    TensorBoard takes a folder of event files for a run, of which the last start counts; a chart
+    of W&B has a column for every run of a name, of which the longest does.
 
     Raises:
         UnclearError: unless `resumed` is "join".
     """
-    folders: dict[tuple[object, ...], list[ImportedRun]] = defaultdict(list)
+    def of(run: ImportedRun) -> tuple[object, ...]:
+        return run.provenance.path, _NUMBERED.sub("", run.name)
+
+    again = {of(run) for run in runs if AGAIN in run.provenance.inferred}
+    alike: dict[tuple[object, ...], list[ImportedRun]] = defaultdict(list)
     for run in runs:
-        span = span_of(run)
-        if run.provenance.format == "tensorboard" and span and span[0] <= 1.5 * span[2]:
-            settings = tuple(getattr(run, name) for name in SETTINGS)
-            folders[(Path(run.provenance.path).parent, *settings)].append(run)
+        span, is_chart = span_of(run), of(run) in again
+        if span and span[0] <= 1.5 * span[2] and (
+            is_chart or run.provenance.format == "tensorboard"
+        ):
+            where = of(run) if is_chart else (Path(run.provenance.path).parent,)
+            alike[(*where, *(getattr(run, name) for name in SETTINGS))].append(run)
     left_out = set[int]()
-    for several in folders.values():
+    for several in alike.values():
         if len(several) < 2 or {id(run) for run in several} <= decided:
             continue
-        *before, last = sorted(several, key=lambda run: Path(run.provenance.path).name)
+        is_chart = of(several[0]) in again
+        ends = {id(run): (span_of(run) or (0, 0, 1.0))[1] for run in several}
+        *before, last = sorted(several, key=lambda run: (
+            ends[id(run)] if is_chart else Path(run.provenance.path).name
+        ))  # fmt: skip
+        if is_chart and len({*ends.values()}) == 1:
+            continue  # none of them stopped on the way
         if not any(scores_of(run).keys() & scores_of(last).keys() for run in before):
             continue  # each has series of its own
         if resumed != "join":
+            one, other = ((f"{run.name!r} (to step {ends[id(run)]})" if is_chart else named(run))
+                          for run in (last, before[-1]))  # fmt: skip
+            what, counts = ("columns of one name in a chart", "longer one") if is_chart else (
+                "a folder of event files", "last start"
+            )  # fmt: skip
             raise UnclearError(
-                f"a folder of event files must be one run, but {named(last)} and "
-                f"{named(before[-1])} both begin at the start; if one is a new start of the "
-                "other, add --set resumed=join (the last start counts), else resumed=apart."
+                f"{what} must be one run, but {one} and {other} both begin at the start; if one "
+                f"is a new start of the other, add --set resumed=join (the {counts} counts), else "
+                "resumed=apart.",
+                options=RESUMED, trial=APART,
             )
         left_out |= {id(run) for run in before}
     return [run for run in runs if id(run) not in left_out]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 
 from isocompute.errors import InputError
@@ -37,6 +38,8 @@ _RUN = ("run", "run_name", "run_id", "run_uuid", "experimentKey", "experiment_ke
 RUN_KEYS = frozenset(_RUN)
 _ID = ("run_id", "run_uuid", "experimentKey", "experiment_key", "wandb_id")  # of runs of one name
 _SEPARATOR = re.compile("[./]")
+_FEW = 2  # counts: as many go up by chance
+_KEYS = 8  # of a row without a step
 _PROBE = 200  # lines looked at before a file counts as no JSON lines
 
 
@@ -131,9 +134,12 @@ def read_jsonl(paths: Sequence[Path], settings: Settings, name: str = "") -> lis
             kind = take_row(row, number, runs, dumps, path)
             source = source or kind
     if not source:
+        key = _counter(collector.passed)
         raise InputError(
             f"a JSON-lines log must hold rows with a step, or samples with a score, but "
-            f"{str(first)!r} has none{_keys(collector)}; name the step's key with --set step=KEY."
+            f"{str(first)!r} has none{_keys(collector)}; name the step's key with --set step="
+            f"{key or 'KEY'}{', if that counts updates' * bool(key)}.",
+            options=("--set", f"step={key or 'KEY'}"),
         )
     finish_dumps(dumps, collector)
     if errors.count:
@@ -144,8 +150,23 @@ def read_jsonl(paths: Sequence[Path], settings: Settings, name: str = "") -> lis
 
 
 def _keys(collector: Collector) -> str:
-    keys = ", ".join(collector.passed[:8])
+    keys = ", ".join(key[:60] for key in list(collector.passed)[:_KEYS])
     return f" (its rows have {keys})" if keys else ""
+
+
+def _counter(rows: Mapping[str, Sequence[object]]) -> str:
+    """The key of rows that alone goes up in whole numbers, of several the lowest; "" without.
+
+    >>> _counter({"i": [0, 1, 1, 2], "toks": [90, 180, 190, 270], "acc": [0.1, 0.2, 0.3, 0.4]})
+    'i'
+    """
+    lowest = dict[str, int]()
+    for key, values in rows.items():
+        counts = [value for value in values if type(value) is int]
+        grows = all(a <= b for a, b in pairwise(counts)) and len(set(counts)) > _FEW
+        if len(counts) == len(values) and grows and counts[0] >= 0:
+            lowest[key] = counts[-1]
+    return min(lowest, key=lowest.__getitem__, default="")
 
 
 def _lifted(row: dict[str, object], named: str | None) -> dict[str, object]:
@@ -208,5 +229,8 @@ def take_row(
         collector.configure(config, number)
         return ""
     collector.errors.add(number, f"a row must have the key {key!r}")
-    collector.passed.extend(k[:60] for k in list(row)[:8] if k not in collector.passed)
+    for k in list(row)[:_KEYS]:
+        values = collector.passed.setdefault(k, [])
+        if len(values) < _PROBE:
+            values.append(row[k])
     return ""

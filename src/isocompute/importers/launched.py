@@ -14,8 +14,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
-from isocompute.importers.asking import number_in
 from isocompute.importers.configuration import configuration
+from isocompute.importers.names import number_in
 
 _ENDINGS = (".sh", ".bash", ".slurm", ".sbatch", ".py")
 _FOLDERS = ("", "scripts", "script", "launch", "jobs", "slurm", "sbatch", "bin", "examples")

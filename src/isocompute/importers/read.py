@@ -31,6 +31,7 @@ from isocompute.importers.runs import ImportedRun, UnclearError
 from isocompute.importers.scored import check_map
 from isocompute.importers.settings import Settings, settings_from
 from isocompute.importers.siblings import refuse_siblings
+from isocompute.importers.workbooks import WORKBOOKS, is_workbook
 
 MAX_FILES = 100_000
 _NOTHING = "holds nothing of them"
@@ -52,7 +53,6 @@ _LOG_ENDINGS = (
     ".jsonl", ".json", ".wandb", ".csv", ".tsv", ".db", ".sqlite", ".log", ".txt", ".out",
     ".stdout", ".gz",
 )
-_WORKBOOKS = (".xlsx", ".xls", ".ods", ".numbers")
 
 
 def read_log(
@@ -94,11 +94,8 @@ def read_log(
 def _read_file(
     path: Path, settings: Settings, lines: Sequence[Path] = ()
 ) -> list[ImportedRun]:
-    if path.name.lower().endswith(_WORKBOOKS):
-        raise InputError(
-            f"a log must be text or a tracker's file, but {str(path)!r} is a workbook; save its "
-            "sheets as CSV, in one folder, and give that to fit."
-        )
+    if is_workbook(path):
+        raise is_a_table(path, "")
     with open_log(path) as handle:
         try:
             head = handle.read(4096)
@@ -120,7 +117,7 @@ def _read_file(
             "trainer's text log or its tracker's file instead."
         )
     if head.startswith(UTF16):
-        from isocompute.importers.table import is_table
+        from isocompute.importers.tables import is_table
 
         if is_table(path):
             raise is_a_table(path, in_utf8(head).split(b"\n", 1)[0].decode("utf-8", "replace"))
@@ -225,7 +222,7 @@ def is_candidate(path: Path) -> bool:
         name = whole
     if name.startswith(".") or name.endswith(_SKIPPED_ENDINGS) or name in _NO_LOGS:
         return False
-    return name.endswith((*_LOG_ENDINGS, *_WORKBOOKS)) or "tfevents" in name
+    return name.endswith((*_LOG_ENDINGS, *WORKBOOKS)) or "tfevents" in name
 
 
 def _read_folder(folder: Path, settings: Settings) -> list[ImportedRun]:
@@ -277,6 +274,7 @@ def _read_folder(folder: Path, settings: Settings) -> list[ImportedRun]:
             single.append(path)
     runs: list[ImportedRun] = []
     reasons: list[str] = []
+    cures: dict[str, InputError] = {}
 
     def attempt(read: Any, *arguments: Any) -> None:
         try:
@@ -285,6 +283,7 @@ def _read_folder(folder: Path, settings: Settings) -> list[ImportedRun]:
             raise
         except InputError as error:
             reasons.append(str(error))
+            cures[str(error)] = error
 
     for home, paths in states.items():
         latest = max(paths, key=_checkpoint_number)
@@ -341,9 +340,10 @@ def _read_folder(folder: Path, settings: Settings) -> list[ImportedRun]:
         )
         if deleted and not reasons:
             hint = f" ({deleted} runs were deleted in MLflow)."
+        cure = cures.get(telling[0], InputError()) if telling else InputError()
         raise InputError(
             f"a folder must hold at least one log that is known, but {str(folder)!r} holds none"
-            f"{hint}"
+            f"{hint}", options=cure.options, trial=cure.trial,
         )
     return runs
 

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from isocompute.errors import InputError
-from isocompute.importers.asking import written_in
 from isocompute.importers.configuration import FACTS, SCALED
+from isocompute.importers.names import written_in
 from isocompute.importers.reading import run_name
 from isocompute.importers.runs import FROM_NAME, ImportedRun
 
@@ -61,7 +61,8 @@ def require_one_arm(runs: Sequence[ImportedRun], asked: Collection[str] = ()) ->
         raise InputError(
             f"runs must share their {name.replace('_', ' ')} to be compared or averaged, but have "
             f"{listed}; choose with --where {name}={next(iter(values))}, or keep all with "
-            f"--where '{name}=*'."
+            f"--where '{name}=*'.",
+            options=("--where", f"{name}={name.upper()}"), trial=("--where", f"{name}=*"),
         )
     if "run" not in asked:
         refuse_two_sweeps(map(_named, runs))
@@ -135,7 +136,8 @@ def refuse_two_sweeps(runs: Iterable[Named], cure: str = "") -> None:
         raise InputError(
             f"runs of one sweep must differ in B_p, n or seed, but {a!r} ({one} runs) and "
             f"{b!r} ({other}) have the same ones; "
-            + (cure or f"choose with --where run='{a}', or keep all with --where 'run=*'.")
+            + (cure or f"choose with --where run='{a}', or keep all with --where 'run=*'."),
+            options=() if cure else ("--where", "run=RUN"), trial=("--where", "run=*"),
         )
 
 

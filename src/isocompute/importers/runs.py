@@ -17,6 +17,7 @@ from isocompute.errors import InputError
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 
+AGAIN = "name: a run of the same name stands before it in the chart"
 FROM_NAME = "from the name"  # how `inferred` says what a pattern found
 
 Estimator = Literal["mean", "unbiased", "bootstrap", "unknown"]

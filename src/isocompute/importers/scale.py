@@ -61,7 +61,7 @@ def require_range(
         raise InputError(
             f"{path}: {name!r} says percent, but the range of scores is 0..1 (they go from "
             f"{seen.min():.4g} to {seen.max():.4g}); add --range 0 100, or name it otherwise if "
-            "they are shares."
+            "they are shares.", options=("--range", "0", "100"),
         )
 
 
@@ -91,7 +91,9 @@ def rescaled(curves: Sequence[Curve], score_range: tuple[float, float], path: st
             f"{path}: scores must lie in {low:g}..{high:g}, but {bad.metric or 'score'} goes from "
             f"{seen[0]:.4g} to {seen[1]:.4g} (the first such run: {bad.run!r}); give the range "
             f"that they can have: --range LOW HIGH"
-            f"{', for percent --range 0 100' if percent else ''}{drop}."
+            f"{', for percent --range 0 100' if percent else ''}{drop}.",
+            options=("--range", "0", "100") if percent else ("--range", "LOW", "HIGH"),
+            trial=("--range", *(f"{v!r}" for v in (min(seen[0], low), max(seen[1], high)))),
         )
     if low == 0 and high >= 10:
         _refuse_two_units(curves, spans, high, path)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
+import shlex
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
@@ -79,15 +80,16 @@ def _likely(runs: Sequence[ImportedRun]) -> list[str]:
     return [key for run in runs for key in run.provenance.candidates]
 
 
-def likely_score(runs: Sequence[ImportedRun]) -> str:
-    """`--map KEY=METRIC` for the key that was not understood and alone looks like a score.
+def likely_options(runs: Sequence[ImportedRun]) -> tuple[list[str], list[str]]:
+    """`--map KEY=METRIC` of the key that alone looks like a score, and of the likeliest.
 
-    >>> likely_score([])
-    '--map KEY=avg'
+    >>> likely_options([])
+    (['--map', 'KEY=avg'], [])
     """
-    told = likely_scores(runs)
-    sure, _, others = told.partition(_IF_OF_TRAINING)
-    return sure if others or told.count("--") == 1 else mapped("KEY")
+    maps, is_sure = _likely_maps(runs)
+    first = shlex.split(maps[0])
+    is_key = first == shlex.split(mapped("KEY"))
+    return first if is_sure else shlex.split(mapped("KEY")), [] if is_key else first
 
 
 def _errors(runs: Sequence[ImportedRun]) -> str:
@@ -113,11 +115,22 @@ def _of_training(key: str, keys: Sequence[str]) -> bool:
 
 def likely_scores(runs: Sequence[ImportedRun]) -> str:
     """`--map KEY=METRIC`, or those of several keys that are called alike: the user knows which."""
+    maps, is_sure = _likely_maps(runs)
+    if is_sure:
+        return f"{maps[0]}, which reads 1 minus it" if "=1-avg" in maps[0] else maps[0]
+    if len(maps) == 1:  # which of them it is only the user knows
+        return (f"{maps[0]} --set split=train{_IF_OF_TRAINING}; {maps[0]} if it is of "
+                "held-out problems")
+    return f"{' or '.join(maps)}, whichever is your score"
+
+
+def _likely_maps(runs: Sequence[ImportedRun]) -> tuple[list[str], bool]:
+    """The options that seem to name the score, the likeliest first; whether that one is sure."""
     keys = _likely(runs)
     beside = {key for run in runs for key in run.provenance.beside_loss}
     found = likely_key(keys, beside)
     if found == "KEY" and (errors := _errors(runs)):
-        return f"{mapping(errors, '1-avg')}, which reads 1 minus it"
+        return [mapping(errors, "1-avg")], True
     rate = next((word for word in _RATES if re.search(word, found, re.I)), None)
     alike = [] if rate is None else [
         key for key in dict.fromkeys(keys) if key != found and re.search(rate, key, re.I)
@@ -126,11 +139,9 @@ def likely_scores(runs: Sequence[ImportedRun]) -> str:
     ]  # fmt: skip
     unread = [key for run in runs for key in run.provenance.unread]
     trained = found in beside and not re.search(_HELD_OUT, found, re.I)
-    if trained or _of_training(found, unread):  # which of them it is only the user knows
-        return (f"{mapped(found)} --set split=train{_IF_OF_TRAINING}; {mapped(found)} if it is of "
-                "held-out problems")
-    told = " or ".join(map(mapped, (found, *alike[:_ALIKE])))
-    return f"{told}, whichever is your score" if alike else told
+    if trained or _of_training(found, unread):
+        return [mapped(found)], False
+    return [mapped(key) for key in (found, *alike[:_ALIKE])], not alike
 
 
 def likely_key(keys: Sequence[str], beside_loss: Collection[str] = ()) -> str:

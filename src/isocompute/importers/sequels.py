@@ -18,6 +18,8 @@ from isocompute.importers.repetitions import SETTINGS, differing
 from isocompute.importers.runs import ImportedRun, Outcomes, UnclearError
 from isocompute.importers.shared import scores_of
 
+RESUMED, APART = ("--set", "resumed=JOIN_OR_APART"), ("--set", "resumed=apart")
+
 
 def join_counted_anew(
     runs: list[ImportedRun], resumed: str | None, decided: frozenset[int]
@@ -44,7 +46,8 @@ def join_counted_anew(
                     f"runs of one configuration must begin alike, but {named(out[j])} begins with "
                     f"the score {begins:.3g} that {named(out[i])} has reached ({ends:.3g}), as if "
                     "it went on from its checkpoint; if it did, add --set resumed=join, if it is a "
-                    "run of its own (of another model, say) resumed=apart."
+                    "run of its own (of another model, say) resumed=apart.",
+                    options=RESUMED, trial=APART,
                 )
             out[i] = _joined(out[i], _after(out.pop(j), out[i]))
             left = [k for k in left if k != j]
@@ -189,7 +192,8 @@ def _whole(
         f"{(spans[id(part)] or (0,))[0]} and may go on with "
         f"{' or '.join(named(run) for run in before[:3])}; "
         + ("tell the runs apart (a seed in `pattern`), or add --set resumed=apart."
-           if len(before) > 1 else "add --set resumed=join, or resumed=apart.")
+           if len(before) > 1 else "add --set resumed=join, or resumed=apart."),
+        options=RESUMED, trial=APART,
     )
 
 

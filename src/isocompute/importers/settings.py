@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from isocompute.errors import InputError
+from isocompute.importers.patterns import PLACEHOLDER, parse_by_n, regex_of
 from isocompute.importers.powers import LOG2
 from isocompute.importers.reading import number, whole
 from isocompute.importers.runs import FROM_NAME, Metric
@@ -28,7 +29,7 @@ _COLUMNS = {**_SHORT, "batch_size": "responses_per_batch"}  # B = B_p * n, as in
 ERRORS = re.compile(
     r"(?:^|[/_.-])(?:errors?|err|failures?|fail|wrong|[cw]er)(?:[/_.-]?(?:rates?|mean))?$", re.I
 )
-_PLACEHOLDER = re.compile(r"\{([a-z_]*)\}")
+_OWN = ("inferred", "named", "assumed", "by_n")  # not to be set
 _METRIC = re.compile(r"(?P<kind>[A-Za-z_][\w-]*?)(?:@(?P<k>[1-9][0-9]{0,5}))?(?::(?P<est>[a-z]+))?")
 
 
@@ -63,15 +64,18 @@ class Settings:
             checkpoint and its log with that run's counter; 0: all of them are its own.
         pattern: names of files, runs or folders with placeholders for the nine above, for example
             "bp{problems_per_batch}_n{rollouts_per_problem}": found anywhere in them, and across
-            folders where it holds a slash.
+            folders where it holds a slash; a star is anything within a name, and at the end
+            "[_s{seed}]" a seed that some of them say.
         run: name of the run.
         problem_set, split: of metrics whose key holds none.
         step: key that holds the updates, where the log counts more than one thing.
         resumed: "join" or "apart": whether a log that begins where another ends goes on with it.
         padded: "drop" or "keep": what is done with scores that repeat to the edge of a table.
         columns: key of the log -> what it means; replaces the built-in reading of that key.
+        by_n: B_p of the runs of each n, as `problems_per_batch` = "4:128,8:64" says it.
         inferred: what `pattern` found, in words; not to be set.
         named: what it found; not to be set.
+        assumed: settings for which some number stands, to see what else is asked; not to be set.
 
     Raises:
         InputError: on a number that is not whole, or a placeholder that is not known.
@@ -96,7 +100,9 @@ class Settings:
     padded: str | None = None
     columns: Mapping[str, Column] = field(default_factory=dict)
     inferred: tuple[str, ...] = ()
+    by_n: Mapping[int, int] = field(default_factory=dict)
     named: frozenset[str] = frozenset()
+    assumed: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
         for name in _WHOLE:
@@ -129,7 +135,7 @@ class Settings:
                 f"setting `padded` must be drop or keep, but got {self.padded!r}; "
                 "write --set padded=drop."
             )
-        for name in _PLACEHOLDER.findall(self.pattern or ""):
+        for name in PLACEHOLDER.findall(self.pattern or ""):
             if name not in _WHOLE:
                 raise InputError(
                     f"a placeholder of `pattern` must be one of {', '.join(_WHOLE)}, but got "
@@ -181,25 +187,21 @@ class Settings:
         """
         if self.pattern is None:
             return otherwise or self
-        parts = _PLACEHOLDER.split(self.pattern)
-        names = parts[1::2]
+        names = PLACEHOLDER.findall(self.pattern)
         if len(set(names)) != len(names):
             raise InputError(
                 f"a placeholder may stand once in `pattern`, but got {self.pattern!r}; "
                 "drop the repeat."
             )
-        regex = "".join(
-            f"(?P<{part}>[0-9]{{1,12}})" if i % 2 else re.escape(part)
-            for i, part in enumerate(parts)
-        )
-        match = re.search(f"(?<![A-Za-z]){regex}" if parts[0][:1].isalpha() else regex, name)
+        match = re.search(regex_of(self.pattern), name)
         if match is None:
             return otherwise or self
+        said = {key: int(text) for key, text in match.groupdict().items() if text is not None}
         if otherwise is not None and all(
-            getattr(otherwise, key) == int(text) for key, text in match.groupdict().items()
+            getattr(otherwise, key) == value for key, value in said.items()
         ):
             return replace(otherwise)
-        found = {key: int(text) for key, text in match.groupdict().items() if key not in self.named}
+        found = {key: value for key, value in said.items() if key not in self.named}
         if not found:
             return replace(self)
         told = ", ".join(f"{key}={value}" for key, value in found.items())
@@ -244,7 +246,7 @@ def settings_from(values: Mapping[str, Any]) -> Settings:
     Raises:
         InputError: on a name that is not known, with the nearest one that is.
     """
-    known = [f.name for f in fields(Settings) if f.name not in ("inferred", "named")]
+    known = [f.name for f in fields(Settings) if f.name not in _OWN]
     result: dict[str, Any] = {}
     for said, value in values.items():
         name = _SHORT.get(said, said)
@@ -262,6 +264,8 @@ def settings_from(values: Mapping[str, Any]) -> Settings:
                 del result[name][counts[-1]]
         elif name == "pattern":
             result[name] = re.sub(r"\{(bp|n)\}", lambda m: f"{{{_SHORT[m[1]]}}}", str(value))
+        elif name == "problems_per_batch" and ":" in str(value):
+            result["by_n"] = parse_by_n(str(value))
         elif name in _WHOLE:
             count = whole(value)
             result[name] = value if count is None else count
@@ -286,6 +290,11 @@ def load_settings(
     for one in [maps] if isinstance(maps, str | Path) else maps:
         key, equals, name = str(one).rpartition("=")
         if equals and key and name and not Path(one).exists():
+            if "_OR_" in name and name.isupper():  # a place for a choice
+                raise InputError(
+                    f"a column must have one meaning, but {key!r} is to be {name}; choose one: "
+                    f"--map {key}={name.partition('_OR_')[0].lower()}, say."
+                )
             columns[key.strip()] = name.strip()
             continue
         said = _map_of(Path(one))

@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 
-from isocompute.importers.asking import number_in, pattern_of
+from isocompute.importers.names import number_in, pattern_of
 from isocompute.importers.ranks import RANK
 from isocompute.importers.runs import ImportedRun, UnclearError
 from isocompute.importers.split_names import job_of

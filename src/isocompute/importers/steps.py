@@ -222,7 +222,8 @@ class Counters:
         if self._per_epoch and self.wanted is None:
             raise UnclearError(
                 f"{what}: steps must count on, but they begin anew with every epoch; add the "
-                "updates of the epochs before, or name what counts on with --set step=KEY."
+                "updates of the epochs before, or name what counts on with --set step=KEY.",
+                options=("--set", "step=KEY"), trial=("--set", "step=step"),
             )
         if self._filled:
             self.infer(f"step: {self._filled} rows without {self.wanted} take the one before them")
@@ -234,7 +235,8 @@ class Counters:
                 f"{what}: steps must be updates, but the log counts to {last} and {planned} are "
                 f"planned; name what counts updates with --set step=KEY"
                 f"{' (there are ' + ', '.join(others) + ')' if others else ''}, or the plan with "
-                f"--set steps={last}."
+                f"--set steps={last}.",
+                options=("--set", "step=KEY"), trial=("--set", f"steps={last}"),
             )
 
     def _doubts(
@@ -245,13 +247,15 @@ class Counters:
             raise UnclearError(
                 f"{what}: steps must be updates, but {same[0]} is the same number in "
                 "every row; name what counts updates with --set step=KEY, or write a table of "
-                "problems_per_batch, rollouts_per_problem, rollouts, score."
+                "problems_per_batch, rollouts_per_problem, rollouts, score.",
+                options=("--set", "step=KEY"), trial=("--set", "step=step"),
             )
         if self._differ is not None:
             key, step, own = self._differ
             raise UnclearError(
                 f"{what}: one key must count updates, but step says {step} where {key} says "
-                f"{own}; choose with --set step={key} or --set step=step."
+                f"{own}; choose with --set step={key} or --set step=step.",
+                options=("--set", f"step={key}"),
             )
         if self.calls and elsewhere and both >= _ENOUGH and not self.apart:
             self.infer(  # the trainer hands its own counter to the tracker (verl)
@@ -263,14 +267,16 @@ class Counters:
             raise UnclearError(
                 f"{what}: every score must have its updates beside it, but {count} of {key} have "
                 f"no {axis}, and the tracker's own step (to {last}) counts calls of log; add --set "
-                f"step={axis} to take the one before each, or --set step=_step."
+                f"step={axis} to take the one before each, or --set step=_step.",
+                options=("--set", f"step={axis}"),
             )
         if self.calls and not self.seen and last:
             if trainers & set(CALLS):
                 raise UnclearError(
                     f"{what}: steps must be updates, but the tracker's own step (to {last}) counts "
                     f"calls of log and no key beside it counts updates; export the log with one "
-                    f"({STEP_KEYS[0]}), or add --set step=_step if each call was one update."
+                    f"({STEP_KEYS[0]}), or add --set step=_step if each call was one update.",
+                    options=("--set", "step=KEY"), trial=("--set", "step=_step"),
                 )
             if trainers & {"", "easyr1"} and planned is None:
                 self.infer(f"step: the tracker's own (to {last}), {ASSUMED}")

@@ -5,7 +5,6 @@ A CSV may be separated by commas, semicolons or tabs, begin with lines of `#`, b
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -23,16 +22,13 @@ from isocompute.importers.local_cells import (
     steps_named,
     without_units,
 )
-from isocompute.importers.reading import UTF16, clean_text, in_utf8
+from isocompute.importers.reading import clean_text
 from isocompute.importers.torn import ends_within_line, may_be_cut
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from isocompute.importers.runs import ImportedRun
-    from isocompute.importers.settings import Settings
 
-_TABLES = (".csv", ".tsv", ".parquet")
 _MISSING = ("", "nan", "na", "null", "none", "n/a", "-", "\u2013", "\u2014")  # dashes, too
 _MAX_BYTES = 8 << 30  # unpacked: gzip and Parquet expand a thousand times
 _MAX_ROWS = 50_000_000  # about 8 GB of columns; more is a bomb or belongs into several files
@@ -40,78 +36,6 @@ _MAX_ROWS = 50_000_000  # about 8 GB of columns; more is a bomb or belongs into 
 FloatArray = NDArray[np.float64]
 # header of the file -> column -> name that it goes by; columns that are not named are not read
 Naming = Callable[[list[str]], dict[str, str]]
-
-
-def is_table(path: Path) -> bool:
-    """A file that is a CSV or Parquet table, unless its header is that of a log."""
-    from isocompute.importers.csvlogs import is_csv_log
-    from isocompute.importers.parquetlogs import is_parquet_log
-
-    name = path.name.removesuffix(".gz")
-    if not (path.is_file() and name.endswith((*_TABLES, ".txt"))):
-        return False
-    if name.endswith(".parquet"):
-        return not is_parquet_log(path)
-    with path.open("rb") as file:
-        data = file.read(1 << 16)
-    header = in_utf8(data).split(b"\n", 1)[0].decode("utf-8", "replace")
-    told = data.startswith(UTF16) and "\t" in header  # what Excel calls Unicode text
-    return told if name.endswith(".txt") else not is_csv_log(header.rstrip("\r"), path)
-
-
-def tables_or_runs(
-    path: Path, settings: Settings | None, say: Callable[[str], None] | None
-) -> tuple[list[Path], list[ImportedRun]]:
-    """The tables of a file or folder, or the runs of its logs; one of the two is empty.
-
-    Beside a log that is known a table may be anything. Where none is, the tables are meant.
-
-    Raises:
-        InputError: if there is neither.
-    """
-    from isocompute.importers.read import read_log
-    from isocompute.importers.runs import UnclearError
-
-    if not path.is_dir():
-        return ([path], []) if is_table(path) else ([], read_log(path, settings=settings))
-    tables, logs = _tables_in(path)
-    if tables and not logs:
-        return tables, []
-    try:
-        return [], read_log(path, settings=settings)
-    except UnclearError:
-        raise
-    except InputError:
-        tables = tables or _tables_below(path)
-        if not tables:
-            raise
-    if say is not None:
-        say(f"{path}: its {len(tables)} tables are read; no other file in it is a known log")
-    return tables, []
-
-
-def _tables_in(folder: Path) -> tuple[list[Path], bool]:
-    """The tables of a folder by name, as `FOLDER/*.csv` gives them, and whether it may hold logs.
-
-    A log is what `importers.read` would open, in a folder below as well: such a folder may be one
-    of runs that others trained, and a table in it may be anything.
-    """
-    from isocompute.importers.beside import of_columns
-    from isocompute.importers.read import is_candidate
-
-    seen = [p for p in sorted(folder.iterdir()) if not p.name.startswith(".")]
-    tables = [p for p in seen if is_table(p)]
-    rest = [p for p in seen if p not in tables]
-    logs = any(p.is_dir() or is_candidate(p) for p in rest)
-    return [p for p in tables if p not in of_columns(tables)], logs
-
-
-def _tables_below(folder: Path) -> list[Path]:
-    """The tables in the folders of a folder, as B=32/n=8/metrics.csv has them."""
-    found = (Path(parent, name) for parent, _, names in os.walk(folder)
-             if not Path(parent).relative_to(folder).as_posix().startswith(("__MACOSX", ".git"))
-             for name in names if not name.startswith("."))  # fmt: skip
-    return sorted(path for path in found if is_table(path))
 
 
 def read_table(path: Path, naming: Naming) -> pa.Table:

@@ -49,12 +49,16 @@ def check_numbers(
         InputError: names the first row, its value, how many there are, and the cure.
     """
 
-    def refuse(name: str, rule: str, bad: NDArray[np.bool_], cure: str) -> None:
+    def refuse(
+        name: str, rule: str, bad: NDArray[np.bool_], cure: str, seen: Sequence[float] = ()
+    ) -> None:
         if bad.any():
             row = int(bad.argmax())
             raise InputError(
                 f"{path}: `{name}` must be {rule}, but row {row + 1} has "
-                f"{numbers[name][row]:g} ({int(bad.sum())} such rows); {cure}."
+                f"{numbers[name][row]:g} ({int(bad.sum())} such rows); {cure}.",
+                options=("--range", "LOW", "HIGH") if seen else (),
+                trial=("--range", *map(repr, seen)) if seen else (),
             )
 
     for name in ("problems_per_batch", "rollouts_per_problem"):
@@ -152,6 +156,7 @@ def check_numbers(
                 ~np.isnan(v) & ~((v >= low) & (v <= high)),
                 "correct those rows, or give --range LOW HIGH if scores are on another scale"
                 + (f" (they go from {seen.min():.4g} to {seen.max():.4g})" if seen.size else ""),
+                (float(min(low, seen.min())), float(max(high, seen.max()))) if seen.size else (),
             )
 
 
@@ -282,7 +287,8 @@ def check_recorded(recorded: Mapping[str, FloatArray], x: FloatArray, path: Path
             raise InputError(
                 f"{path}: rows of one run must share their {name}, but at {x[k]:,.0f} rollouts it "
                 f"is {value[k]:g} and {value[k + 1]:g}; add a column run that tells them apart, or "
-                f"choose one with --where {name}={value[k]:g}."
+                f"choose one with --where {name}={value[k]:g}.",
+                options=("--where", f"{name}={name.upper()}"), trial=("--where", f"{name}=*"),
             )
 
 
@@ -303,7 +309,8 @@ def check_one_rate(curves: Sequence[Curve], path: Path) -> None:
                 f"{path}: runs must share their learning rate to be averaged, but those of "
                 f"{at} have {', '.join(sorted(rates, key=float))}; choose with "
                 f"--where learning_rate={next(iter(rates))}, or keep all with "
-                "--where 'learning_rate=*'."
+                "--where 'learning_rate=*'.",
+                options=("--where", "learning_rate=RATE"), trial=("--where", "learning_rate=*"),
             )
 
 
@@ -333,5 +340,6 @@ def check_one_model(
             f"{path}: runs must share their model to be compared or averaged, but column {column} "
             f"has {', '.join(sorted(found)[:8])}; choose with "
             f"--where {shlex.quote(f'{column}={sorted(found)[0]}')}, or keep all as runs of their "
-            f"own with {keep}."
+            f"own with {keep}.",
+            options=("--where", f"{column}=MODEL"), trial=shlex.split(keep),
         )

@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 from isocompute.errors import InputError
-from isocompute.importers.asking import likely_columns, pattern_in_columns, pattern_in_path
+from isocompute.importers.asking import Cure, likely_columns, trial_of
 from isocompute.importers.beside import configuration_in_table
-from isocompute.importers.called import YOURS, by_maps
+from isocompute.importers.called import YOURS, by_maps, mapping, maps_of
 from isocompute.importers.configuration import configuration
 from isocompute.importers.headers import head_of
+from isocompute.importers.names import pattern_in_columns, pattern_in_path
 from isocompute.importers.plain_words import RESPONSES, unit_of
 from isocompute.importers.powers import LOG2
 from isocompute.importers.reading import number
@@ -38,6 +39,11 @@ _RUNS = ("run_name", "run_id", "run_uuid", "experiment", "experiment_name", "exp
 _SEEDS = ("train_seed", "training_seed", "random_seed")
 _STEPS = ("step", "update", "updates", "iteration", "iter", "global_step", "training_step",
           "train_step")  # fmt: skip
+# What seems to count updates under a name of its own.
+_UPDATES = re.compile(
+    r"^(?!.*(?:\bper\b|/|eval|wall|time|total|trained|planned|max|%))"
+    r".*\b(?:updates?|steps?|iterations?|iters?|ckpt|checkpoint)\b", re.I,
+)
 _SPREAD = re.compile(
     r"(?:^|[ _./-])(?:std|stdev|std_?dev|std_?err|sd|sem|se|err|error|ci|ci95|lower|upper|low|high|"
     r"min|max|var|iqr|count)$|__(?:MIN|MAX)$", re.I,
@@ -185,7 +191,9 @@ def not_there(
     stepped = any(plain_name(c.strip()) in ("steps", *_STEPS) for c in header)
     if stepped and set(missing) & set(SETTINGS):
         missing = [name for name in missing if name != "rollouts"]  # B_p * n * step, once known
-    cure = f"add {'; '.join(_cures(path, missing, header))}"
+    cures = list(_cures(path, missing, header))
+    options = [word for one in cures for word in one.options]
+    cure = f"add {'; '.join(one.text for one in cures)}"
     if "score" in missing:
         cure += _per_seed(header)
         if percent := next((c for c in header if PERCENT.search(c)), None):
@@ -206,38 +214,53 @@ def not_there(
         ) + cure
     return InputError(
         f"{path}: a table must have the columns {', '.join(REQUIRED)}, but {', '.join(missing)} "
-        f"{'is' if len(missing) == 1 else 'are'} missing (it has {some(header)}{also}); {cure}."
+        f"{'is' if len(missing) == 1 else 'are'} missing (it has {some(header)}{also}); {cure}.",
+        options=options, trial=trial_of(options),
     )
 
 
 _SHORTEST = {"problems_per_batch": "bp", "rollouts_per_problem": "n", "seed": "seed"}
 
 
-def _cures(path: Path, missing: list[str], header: list[str]) -> Iterator[str]:
+def _cures(path: Path, missing: list[str], header: list[str]) -> Iterator[Cure]:
     """What to add to the command for what is missing, a part each."""
     there = likely_columns(header, missing)
     wide = pattern_in_columns(header) if {"score", *SETTINGS[1:2]} <= set(missing) else None
     if "score" in missing and wide is None and (per_update := pattern_of_updates(header)):
-        yield f"--set pattern='{per_update}', if there is a column for every update, as it seems"
+        yield _by_pattern(per_update, "if there is a column for every update, as it seems")
         missing = [n for n in missing if n not in ("score", "rollouts")]
         there = {name: column for name, column in there.items() if name in missing}
     if wide is not None and "score" not in there:
-        yield f"--set pattern='{wide}', as the names of the columns seem to say"
+        yield _by_pattern(wide, "as the names of the columns seem to say")
         missing = [n for n in missing if n != "score" and f"{{{n}}}" not in wide]
         there = {name: column for name, column in there.items() if name in missing}
     if there:
-        yield by_maps(there)
+        yield Cure(by_maps(there), maps_of(there))
     rest = [name for name in missing if name not in there]
     constants = [name for name in rest if name in SETTINGS]
     if constants and (named := pattern_in_path(path, constants)):
-        yield f"--set pattern='{named}', as the names seem to say"
+        yield _by_pattern(named, "as the names seem to say")
         constants = [name for name in constants if f"{{{name}}}" not in named]
     for name in constants:
-        yield (f"--set {name}={YOURS[name]} if all rows share it, or --map KEY={name}"
-               + ("" if wide is None else f", or, where columns differ in it, put it into their "
-                  f"names and the pattern as {_SHORTEST[name]}{{{name}}}_"))  # fmt: skip
-    if "rollouts" in rest:
-        yield ("--map KEY=rollouts with your own column (B_p * n * step in all; KEY=steps for one "
-               "of updates; not tokens, hours or epochs)")  # fmt: skip
+        own = f"{name}={YOURS[name]}"
+        differs = "" if wide is None else (
+            f", or, where columns differ in it, put it into their names and the pattern as "
+            f"{_SHORTEST[name]}{{{name}}}_"
+        )
+        text = f"--set {own} if all rows share it, or --map KEY={name}{differs}"
+        yield Cure(text, ["--set", own])
+    steps = [column.strip() for column in header if _UPDATES.search(column)]
+    if "rollouts" in rest and steps:
+        maps = " or ".join(mapping(column, "steps") for column in steps[:3])
+        yield Cure(f"{maps} if it counts updates, or --map KEY=rollouts",
+                   ["--map", f"{steps[0] if len(steps) == 1 else 'KEY'}=steps"])  # fmt: skip
+    elif "rollouts" in rest:
+        yield Cure("--map KEY=rollouts with your own column (B_p * n * step in all; KEY=steps for "
+                   "one of updates; not tokens, hours or epochs)",
+                   ["--map", "KEY=rollouts"])  # fmt: skip
     if "score" in rest:
-        yield "--map KEY=score with your own column"
+        yield Cure("--map KEY=score with your own column", ["--map", "KEY=score"])
+
+
+def _by_pattern(pattern: str, why: str) -> Cure:
+    return Cure(f"--set pattern='{pattern}', {why}", ["--set", f"pattern={pattern}"])

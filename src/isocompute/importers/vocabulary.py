@@ -63,6 +63,9 @@ _ALONE: dict[str, tuple[str, str, str, str]] = {  # kind, variable, split, train
     "rollout/raw_reward": ("avg", "reward", "train", "slime"),
     "eval/scores": ("avg", "scores", "validation", "open-instruct"),
 }
+# ROLL (1bc1205), pipeline/rlvr/rlvr_pipeline.py, val: the share of answers with score 1, by tag;
+# validated before the update of the same number, so its steps are updates.
+_ROLL = re.compile(r"val_correct/(?P<set>[^/]{1,300})/mean")
 SLIME_MARKS = ("eval/step", "rollout/step")
 _NO_SET = {
     "step", "epoch", "global_step", "loss", "reward", "runtime", "samples_per_second",
@@ -96,6 +99,8 @@ def column_of(key: str, seen: Iterable[str] = ()) -> Column | None:
             ),
             split=split, trainer=trainer,
         )
+    if match := _ROLL.fullmatch(key):
+        return _column("avg", "correct", match["set"], trainer="roll")
     if key.startswith("eval/") and (found := _evaluation(key, seen)) is not None:
         return found
     if match := _TRL_EVAL.fullmatch(key):

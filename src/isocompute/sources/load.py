@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import re
-import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -23,6 +21,8 @@ from isocompute.importers import (
 )
 from isocompute.importers.convert import note_lines, of_one_set, pooled, to_curves
 from isocompute.importers.meanings import SPLITS
+from isocompute.importers.names import with_seeds
+from isocompute.importers.questions import answered, asked_at_once
 from isocompute.importers.reading import run_name
 from isocompute.importers.repetitions import (
     Named,
@@ -33,10 +33,10 @@ from isocompute.importers.repetitions import (
 )
 from isocompute.importers.runs import ImportedRun
 from isocompute.importers.scale import PLAIN, require_range, rescaled
-from isocompute.importers.table import tables_or_runs
+from isocompute.importers.tables import tables_or_runs
 from isocompute.importers.tidy import IN_MEMORY
-from isocompute.importers.vocabulary import column_of
-from isocompute.metrics import parse_metric
+from isocompute.importers.workbooks import shown
+from isocompute.sources.choice import metric_of, one_of
 from isocompute.sources.doubles import without_doubles
 from isocompute.sources.grid import GRID, load_grid
 from isocompute.sources.studies import Found, is_study, study_curves
@@ -110,11 +110,24 @@ def load_with_train(sources: Sources, **options: Unpack[Options]) -> Loaded:
 
 
 def _load(sources: Sources, *, where: Sequence[str] = (), **options: Any) -> Loaded:
+    if isinstance(options.get("settings"), Mapping):
+        options["settings"] = settings_from(options["settings"])
+
+    def read(words: Sequence[str]) -> Loaded:
+        if not words:
+            return _loaded(sources, where, **options)
+        settings, more = answered(options.get("settings"), words)
+        narrowed = [*where, *more.pop("where", [])]
+        under = {**options, **more, "settings": settings, "say": None}
+        return _loaded(sources, narrowed, **under)
+
+    return asked_at_once(read)
+
+
+def _loaded(sources: Sources, where: Sequence[str], **options: Any) -> Loaded:
     listed = _listed(sources)
     names = source_names(listed)
     shared = arms.parse_where(where)
-    if isinstance(options.get("settings"), Mapping):
-        options["settings"] = settings_from(options["settings"])
     asked = _Asked(**options)
     labels = {key: getattr(asked, key) or shared.pop(key, None) for key in arms.LABELS}
     found = []
@@ -132,11 +145,27 @@ def _load(sources: Sources, *, where: Sequence[str] = (), **options: Any) -> Loa
         curves, lines = without_doubles([one.curves for one in found])
         asked.tell(lines)
     if len({c.arm for c in curves if c.arm}) > 1:
-        _one(curves, "arm", None)
-    curves = _one(curves, "problem_set", None)
-    curves = pooled(curves, labels["metric"], asked.say)
-    curves = _one(curves, "metric", _metric(curves, None))
+        one_of(curves, "arm", None)
+    curves = _settled(curves, labels["metric"], asked.say)
     return Loaded(curves, _of_metric([c for one in found for c in one.train], curves[0].metric))
+
+
+def curves_of_runs(
+    runs: Sequence[ImportedRun], path: str, words: Sequence[str] = ()
+) -> list[Curve]:
+    """What `load_curves` would give of runs that were read, with words of the command line."""
+    _, more = answered(None, words)
+    where = arms.parse_where(more.pop("where", ()))
+    asked = _Asked(**{"split": "validation", **more}, path=path, where=where, train=False)
+    return _settled(_of_logs(asked, runs).curves, asked.metric, None, asked.problem_set)
+
+
+def _settled(
+    curves: list[Curve], metric: str | None, say: Say | None, problem_set: str | None = None
+) -> list[Curve]:
+    """Curves of one problem set under one metric; which ones must be clear."""
+    curves = pooled(one_of(curves, "problem_set", problem_set), metric, say)
+    return one_of(curves, "metric", metric_of(curves, None))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -199,9 +228,9 @@ def _load_one(asked: _Asked) -> Found:
     if not curves:
         raise _nothing_in(asked)
     if asked.problem_set is not None:
-        curves = _one(curves, "problem_set", asked.problem_set)
+        curves = one_of(curves, "problem_set", asked.problem_set)
     if asked.metric is not None:
-        curves = _one(curves, "metric", _metric(curves, asked.metric))
+        curves = one_of(curves, "metric", metric_of(curves, asked.metric))
     return found._replace(curves=curves)
 
 
@@ -235,9 +264,13 @@ def _read(asked: _Asked) -> Found:
         raise InputError(not_found(file))
     tables, runs = tables_or_runs(file, asked.settings, asked.say)
     if tables:
-        found = [(table, c) for table in tables for c in load_tidy(table, **how)]
-        if len(tables) > 1 and "run" not in asked.where:
-            refuse_two_sweeps([_named(table, c) for table, c in found if not c.run], _ALONE)
+        try:
+            found = [(table, c) for table in tables for c in load_tidy(table, **how)]
+            if len(tables) > 1 and "run" not in asked.where:
+                refuse_two_sweeps([_named(table, c) for table, c in found if not c.run], _ALONE)
+        except InputError as error:
+            error.args = (shown(str(error)),)
+            raise
         return _of_split(asked, [c for _, c in found])
     asked.tell(note_lines([(r.name, note) for r in runs for note in (*r.notes, *r.concluded)]))
     return _of_logs(asked, runs)
@@ -279,7 +312,7 @@ def _of_split(asked: _Asked, curves: list[Curve]) -> Found:
 
 def _of_logs(asked: _Asked, runs: Sequence[ImportedRun]) -> Found:
     path, score_range = asked.path, asked.score_range
-    runs = select_imported(path, runs, asked.where)
+    runs = select_imported(path, with_seeds(runs), asked.where)
     scored = [run for run in runs if run.series]
     require_one_arm(scored, asked.where)
     asked.tell(unsaid(scored, asked.where))
@@ -292,15 +325,9 @@ def _of_logs(asked: _Asked, runs: Sequence[ImportedRun]) -> Found:
             train = rescaled(to_curves(runs, split="train"), score_range, path)
     wanted: Any = {"problem_set": asked.problem_set, "split": asked.split, "say": asked.say}
     curves = of_one_set(to_curves(runs, asked.metric, **wanted))
-    try:
-        for s in (s for run in runs for s in run.series if s.metric.label == curves[0].metric):
-            require_range(s.metric.variable, s.score_K, score_range, path)
-        curves = rescaled(curves, score_range, path)
-    except InputError as error:  # all that will be asked for, in one line
-        sets = sorted({c.problem_set for c in curves})
-        more = f" Choose with --problem-set {shlex.quote(sets[-1])}, too, or another: " \
-               f"the runs have {', '.join(sets)}." if len(sets) > 1 else ""
-        raise InputError(f"{error}{more}") from None
+    for s in (s for run in runs for s in run.series if s.metric.label == curves[0].metric):
+        require_range(s.metric.variable, s.score_K, score_range, path)
+    curves = rescaled(curves, score_range, path)
     if score_range != PLAIN:
         low, high = score_range
         rewards = "; best@k and worst@k of rewards are the log's own, never computed" if low else ""
@@ -342,50 +369,3 @@ def _nothing_in(asked: _Asked) -> InputError:
         "start the study again: isocompute run STUDY.yaml (how far it is: isocompute status "
         f"{path})."
     )
-
-
-def _metric(curves: Sequence[Curve], metric: str | None) -> str | None:
-    """The metric meant: as named, or the only mean among several."""
-    labels = {c.metric for c in curves}
-    if metric == "score" and "" in labels:
-        return ""  # a table that names no metric
-    if metric is not None and metric not in labels:
-        key = column_of(metric)  # the log's own word for it
-        if key is not None and key.metric.label in labels:
-            return key.metric.label
-        try:
-            asked = parse_metric(metric)
-        except InputError:
-            return metric
-        if str(asked) in labels:
-            return str(asked)
-        # Columns `best` and `worst` of a table are over as many samples as its mean.
-        return asked.kind if f"avg@{asked.k}" in labels and asked.kind in labels else metric
-    if metric is None and len(labels) > 1:
-        means = [name for name in labels if re.fullmatch(r"avg@\d+|avg|score|", name)]
-        return means[0] if len(means) == 1 else None
-    return metric
-
-
-_OPTIONS = {"problem_set": "--problem-set", "metric": "--metric", "arm": "--where arm=NAME"}
-
-
-def _one(curves: list[Curve], name: str, wanted: str | None) -> list[Curve]:
-    """The curves with one value of an attribute; which one must be clear."""
-    labels = sorted({getattr(c, name) for c in curves})
-    unnamed = "score" if name == "metric" else ""
-    listed = ", ".join(repr(label or unnamed) for label in labels) or "none"
-    what = name.replace("_", " ")
-    if wanted is None:
-        if len(labels) != 1:
-            raise InputError(
-                f"the sources must hold one {what}, but hold {listed}; choose one with "
-                f"{_OPTIONS[name]}."
-            )
-        return curves
-    fits = [wanted] if wanted in labels else [v for v in labels if arms.matches(v, wanted)]
-    if not fits:
-        raise InputError(
-            f"the {what} must be one of {listed}, but got {wanted!r}; choose one of them."
-        )
-    return [c for c in curves if getattr(c, name) in fits]

@@ -1,0 +1,66 @@
+"""Which metric, problem set or recipe of several is meant: as asked, or the only one."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from isocompute.domain import Curve
+from isocompute.errors import InputError
+from isocompute.importers.vocabulary import column_of
+from isocompute.metrics import parse_metric
+from isocompute.store import arms
+
+
+def metric_of(curves: Sequence[Curve], metric: str | None) -> str | None:
+    """The metric meant: as named, or the only mean among several."""
+    labels = {c.metric for c in curves}
+    if metric == "score" and "" in labels:
+        return ""  # a table that names no metric
+    if metric is not None and metric not in labels:
+        key = column_of(metric)  # the log's own word for it
+        if key is not None and key.metric.label in labels:
+            return key.metric.label
+        try:
+            asked = parse_metric(metric)
+        except InputError:
+            return metric
+        if str(asked) in labels:
+            return str(asked)
+        # Columns `best` and `worst` of a table are over as many samples as its mean.
+        return asked.kind if f"avg@{asked.k}" in labels and asked.kind in labels else metric
+    if metric is None and len(labels) > 1:
+        means = [name for name in labels if re.fullmatch(r"avg@\d+|avg|score|", name)]
+        return means[0] if len(means) == 1 else None
+    return metric
+
+
+_OPTIONS = {"problem_set": "--problem-set", "metric": "--metric", "arm": "--where arm=NAME"}
+
+
+def _words(name: str, value: str) -> list[str]:
+    """The words of an option, for a value."""
+    option, _, key = _OPTIONS[name].partition(" ")
+    return [option, key.replace("NAME", value) if key else value]
+
+
+def one_of(curves: list[Curve], name: str, wanted: str | None) -> list[Curve]:
+    """The curves with one value of an attribute; which one must be clear."""
+    labels = sorted({getattr(c, name) for c in curves})
+    unnamed = "score" if name == "metric" else ""
+    listed = ", ".join(repr(label or unnamed) for label in labels) or "none"
+    what = name.replace("_", " ")
+    if wanted is None:
+        if len(labels) != 1:
+            raise InputError(
+                f"the sources must hold one {what}, but hold {listed}; choose one with "
+                f"{_OPTIONS[name]}.",
+                options=_words(name, name.upper()), trial=_words(name, labels[-1]),
+            )
+        return curves
+    fits = [wanted] if wanted in labels else [v for v in labels if arms.matches(v, wanted)]
+    if not fits:
+        raise InputError(
+            f"the {what} must be one of {listed}, but got {wanted!r}; choose one of them."
+        )
+    return [c for c in curves if getattr(c, name) in fits]

@@ -11,7 +11,7 @@ class Groups:
     """Counts the groups of one run, and those of them that taught.
 
     >>> groups = Groups()
-    >>> for dead in [0.5] * 10 + [1.0] * 10:
+    >>> for dead in [0.5] * 10 + [1.0] * 20:
     ...     groups.add(dead, 8)
     >>> groups.dead(0.1)
     True

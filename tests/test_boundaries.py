@@ -68,9 +68,9 @@ def test_a_solved_set_may_lose_entropy_and_gradients():
         steps = [(step, {**values, "reward": reward}) for step, values in low]
         assert [f.code for f in check_steps(steps)] == codes
     assert check_steps(constant(zero_variance_share=1.0, reward=0.9)) == []
-    (dead,) = check_steps(constant(zero_variance_share=1.0, reward=0.0))
+    (dead,) = check_steps(constant(zero_variance_share=1.0, groups=64, reward=0.0))
     assert (dead.code, dead.severity) == ("dead_batches", "failure")
-    (nearly,) = check_steps(constant(zero_variance_share=0.99, reward=0.0))
+    (nearly,) = check_steps(constant(zero_variance_share=0.99, groups=64, reward=0.0))
     assert nearly.severity == "warning"
 
 

@@ -70,7 +70,7 @@ def test_a_healthy_run_with_noise_has_no_finding() -> None:
         ("kl_drift", "warning", {"kl": 1.5}, "raise kl_coef"),
         ("clipped_responses", "warning", {"clipped_share": 0.2}, "allow longer responses"),
         ("dead_batches", "warning", {"zero_variance_share": 0.95}, "raise n"),
-        ("dead_batches", "failure", {"zero_variance_share": 1.0}, "raise n"),
+        ("dead_batches", "failure", {"zero_variance_share": 1.0, "groups": 32}, "raise n"),
         ("verifier_errors", "warning", {"verifier_error_share": 0.05}, "correct the verifier"),
         ("reward_collapse", "failure", {"reward": 0.1}, "0.1 at step 36 after 0.5"),
     ],
@@ -112,14 +112,14 @@ def test_a_warning_leaves_the_run_healthy() -> None:
 
 
 def test_a_warning_may_become_a_failure() -> None:
-    findings = run(lambda s: {"zero_variance_share": 0.95 if s < 40 else 1.0})
+    findings = run(lambda s: {"zero_variance_share": 0.95 if s < 40 else 1.0, "groups": 20})
     assert [(f.code, f.severity) for f in findings] == [
         ("dead_batches", "warning"), ("dead_batches", "failure")
     ]
 
 
 def test_success_is_no_fault() -> None:
-    solved = {"reward": 0.97, "entropy": 0.01, "zero_variance_share": 1.0}
+    solved = {"groups": 32, "reward": 0.97, "entropy": 0.01, "zero_variance_share": 1.0}
     assert run(after(20, **solved)) == []
     codes = {f.code for f in run(after(20, **solved), solved=0.99)}
     assert codes == {"entropy_collapse", "dead_batches"}

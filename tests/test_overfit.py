@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from isocompute.answers import fit_sweep
-from isocompute.answers.overfit import overfitting
+from isocompute.answers.overfit import falls, overfitting, windows_of
 from isocompute.cli import main
 from isocompute.domain import Curve
 from isocompute.importers.runs import Metric
@@ -170,3 +170,55 @@ def test_a_training_reward_that_is_no_success_rate_is_not_compared(tmp_path: Pat
         curves, train = load_with_train(str(log), settings=settings)
         assert [c.split for c in curves] == ["validation"]
         assert bool(train) == there
+
+
+def planted(
+    rng: np.random.Generator, *, lost: float = 0.0, trained: float = 0.0, spread: float = 0.0,
+    ends: tuple[float, ...] = (1.0, 1.0, 1.0),
+) -> tuple[list[Curve], list[Curve]]:  # fmt: skip
+    """Three seeds that level off at 0.55 (training at 0.9); then both may lose something.
+
+    Evaluations are of 300 problems with 4 samples, training batches of 32 problems. Seeds lie
+    `spread` apart and end at a share of the budget.
+    """
+    out: tuple[list[Curve], list[Curve]] = ([], [])
+    for seed, end in enumerate(ends):
+        x = np.geomspace(1024, 262144, 20)
+        x = x[x <= end * 262144.1]
+        rise, fall = np.clip((np.log10([x, x]) - [[3.0], [4.4]]) / [[1.2], [1.0]], 0, 1)
+        off = rng.normal(0, spread)
+        steps = np.maximum(np.diff(x, prepend=0) / 512, 1)
+        for curves, level, phi, split in (
+            (out[0], 0.3 + 0.25 * rise - lost * fall, 1 / 2000, "validation"),
+            (out[1], 0.3 + 0.6 * rise - trained * fall, 0.6 / 32 / steps, "train"),
+        ):
+            p = np.clip(level + off, 0, 1)
+            score = np.clip(rng.normal(p, np.sqrt(phi * p * (1 - p))), 0, 1)
+            curves.append(Curve(
+                problems_per_batch=32, rollouts_per_problem=16, run=str(seed), seed=seed,
+                rollouts_K=x, score_K=score, split=split,
+            ))  # fmt: skip
+    return out
+
+
+@pytest.mark.parametrize(
+    ("world", "least", "most"),
+    [
+        ({}, 0.0, 0.03),
+        ({"lost": 0.04}, 0.9, 1.0),  # training is saturated: noise in it excuses nothing
+        ({"lost": 0.06}, 0.97, 1.0),
+        ({"lost": 0.06, "trained": 0.06}, 0.0, 0.15),
+    ],
+)
+def test_overfitting_is_told_from_noise(world: dict, least: float, most: float) -> None:
+    rng = np.random.default_rng(0)
+    found = [overfitting(*planted(rng, **world))[0]["overfits"] for _ in range(100)]
+    assert least <= np.mean(found) <= most
+
+
+@pytest.mark.parametrize("ends", [(1.0, 0.3, 0.3), (1.0, 1.0, 0.3), (1.0, 0.8, 0.9)])
+def test_the_level_of_a_seed_that_goes_on_is_no_fall(ends: tuple[float, ...]) -> None:
+    rng = np.random.default_rng(0)
+    seen = [planted(rng, spread=0.03, ends=ends)[0] for _ in range(200)]
+    found = [falls(of) for curves in seen for of in windows_of(curves, "rollouts").values()]
+    assert np.mean(found) <= 0.03

@@ -33,7 +33,7 @@ recipes:
   calm: {learning_rate: 0.5}
   wild: {learning_rate: 4000, warmup_steps: 0}
 grid: {problems_per_batch: 4, rollouts_per_problem: [4, 8], seeds: [0, 1]}
-budget: 320
+budget: 640
 evaluation: {samples: 4, per_octave: 2, first: 32}
 rates: {rollouts_per_gpu_hour: 1000, tokens_per_rollout: 7}
 """

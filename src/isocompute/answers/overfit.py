@@ -14,13 +14,10 @@ from numpy.typing import ArrayLike
 
 from isocompute.answers.best import FloatArray
 from isocompute.domain import Configuration, Curve
+from isocompute.health.rules import LEAST_CHANGE, SURE
 from isocompute.model.data import TYPICAL_TRIALS
 from isocompute.model.noise import MISFIT_LENGTH
 
-SURE = 3.0  # standard errors between two windows
-# Of score: noise that lasts makes falls as sure as that. Of six published panels this names one
-# with a fall, half of it all six, twice of it none.
-LEAST_FALL = 0.01
 WINDOW = MISFIT_LENGTH / 2  # decades: half of that over which a curve may leave its form
 
 
@@ -32,9 +29,9 @@ class Windows(NamedTuple):
     variance_K: FloatArray
     start: tuple[float, float] | None = None  # mean and variance of the scores at step 0
 
-    def at(self, x: float) -> float:
-        """Mean nearest to log10 x."""
-        return float(self.mean_K[np.abs(self.x_K - x).argmin()])
+    def at(self, x: float) -> int:
+        """The window nearest to log10 x."""
+        return int(np.abs(self.x_K - x).argmin())
 
     def change(self, start: int, end: int) -> tuple[float, float]:
         """Difference between two windows, and in standard errors."""
@@ -44,6 +41,11 @@ class Windows(NamedTuple):
     def error(self, start: int, end: int) -> float:
         """Standard error of such a difference."""
         return float(np.sqrt(self.variance_K[start] + self.variance_K[end]))
+
+    def fell(self, start: int, end: int) -> bool:
+        """Whether the second window surely lies below the first, by at least 0.01."""
+        move, sure = self.change(start, end)
+        return move <= -LEAST_CHANGE and sure < -SURE
 
     @property
     def rises(self) -> bool:
@@ -85,13 +87,23 @@ def noise_scale(curves: Sequence[Curve]) -> float:
 
 
 def windows_of(curves: Sequence[Curve], unit: str) -> dict[Configuration, Windows]:
-    """Windows of every configuration that has a score beyond step 0."""
+    """Windows of every configuration that has a score beyond step 0.
+
+    All windows are of the same runs, those that reach the last one, up to where all do: else the
+    level of a seed that goes on alone would read as a change.
+    """
     phi, runs = noise_scale(curves), defaultdict(list)
     for curve in curves:
-        runs[curve.configuration].append(np.stack([curve.position(unit), curve.score_K]))
+        if len(curve.score_K):
+            runs[curve.configuration].append(np.stack([curve.position(unit), curve.score_K]))
     out = {}
     for configuration in sorted(runs):
-        x, y = np.concatenate(runs[configuration], axis=1)
+        ends = np.array([run[0, -1] for run in runs[configuration]])
+        reach = ends >= ends.max() * 10 ** (-WINDOW / 2)
+        x, y = np.concatenate(
+            [run for run, kept in zip(runs[configuration], reach, strict=True) if kept], axis=1
+        )
+        x, y = x[x <= ends[reach].min()], y[x <= ends[reach].min()]
         order = np.argsort(x, kind="stable")
         zero, order = y[x <= 0], order[x[order] > 0]
         if not len(order):
@@ -111,8 +123,7 @@ def windows_of(curves: Sequence[Curve], unit: str) -> dict[Configuration, Window
 
 def falls(of: Windows) -> bool:
     """Whether the last window surely lies below an earlier one, by at least 0.01."""
-    move, sure = of.change(int(of.mean_K.argmax()), -1)
-    return move <= -LEAST_FALL and sure < -SURE
+    return of.fell(int(of.mean_K.argmax()), -1)
 
 
 def overfitting(
@@ -129,7 +140,7 @@ def overfitting(
         Rows {"problems_per_batch", "rollouts_per_problem", "gap" (train minus validation at the
         end), "gap_at_peak", "from" (budget of the best validation), "validation_lost" since then,
         "standard_errors", "train_gained" since then, "overfits"}. It overfits where validation
-        lost at least 0.01 and 3 standard errors of evaluation noise, and train did not fall.
+        lost at least 0.01 and 3 standard errors of noise, and train did not as surely.
     """
     trained_of, rows = windows_of(train, unit), []
     for c, seen in windows_of(validation, unit).items():
@@ -137,7 +148,9 @@ def overfitting(
             continue
         top = int(seen.mean_K.argmax())
         move, sure = seen.change(top, -1)
-        start, end = (trained_of[c].at(float(seen.x_K[k])) for k in (top, -1))
+        trained = trained_of[c]
+        then, last = (trained.at(float(seen.x_K[k])) for k in (top, -1))
+        start, end = float(trained.mean_K[then]), float(trained.mean_K[last])
         rows.append({
             **c._asdict(),
             "gap": end - float(seen.mean_K[-1]),
@@ -146,6 +159,6 @@ def overfitting(
             "validation_lost": -move,
             "standard_errors": -sure,
             "train_gained": end - start,
-            "overfits": falls(seen) and end >= start,
+            "overfits": falls(seen) and not trained.fell(then, last),
         })  # fmt: skip
     return rows

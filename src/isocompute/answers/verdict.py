@@ -14,11 +14,12 @@ import numpy as np
 
 from isocompute.answers.claims import confounded
 from isocompute.answers.law import NOTHING
-from isocompute.answers.overfit import SURE, Windows, falls, noise_scale, windows_of
+from isocompute.answers.overfit import Windows, falls, noise_scale, windows_of
 from isocompute.answers.reading import Reading
 from isocompute.domain import Configuration, Effort, Notice, notice, ordered
 from isocompute.domain.text import fold
 from isocompute.health.advice import OF_RUNS
+from isocompute.health.rules import SURE
 from isocompute.health.shape import roughness
 from isocompute.model.posterior import HALF
 

@@ -23,6 +23,7 @@ METRICS: dict[str, tuple[str, str]] = {
     "length_tokens": ("tokens", "mean length of a response"),
     "clipped_share": ("0..1", "share of responses cut off at the length limit"),
     "zero_variance_share": ("0..1", "share of problems with the same reward for every rollout"),
+    "groups": ("", "groups of that share: 1 for a value model or where it is not known"),
     "loss": ("", "loss that was minimised"),
     "value_loss": ("", "loss of the value head (ppo)"),
     "ratio": ("", "mean probability ratio of new to old policy over the updates of a batch"),
@@ -35,6 +36,17 @@ METRICS: dict[str, tuple[str, str]] = {
 }
 
 Severity = Literal["failure", "warning"]
+
+# What counts as a change of a score or a reward, and not as noise: both. Standard errors between
+# two windows: at half of it every fourth plateau falls, at twice four of five falls by 0.04 do not.
+SURE = 3.0
+# Of score: noise that lasts makes changes as sure as that. Of six published panels this names one
+# with a fall, half of it all six, twice of it none.
+LEAST_CHANGE = 0.01
+# Chance that a run that goes on as it began is ever marked as one that lost its reward, or its
+# groups that teach. Half and twice move the limit of the reward by 0.1 of 6 standard errors at
+# 1,000 steps, and let a run that never teaches fail after 1,791 and 441 groups instead of 891.
+DOUBT = 0.01
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,8 +73,8 @@ class Thresholds:
     """Limits of the rules, each with its argument.
 
     Args:
-        window: steps of every running mean, and steps for which a rule must hold before it is
-            reported. 10: the recipe warms up for 10 steps, so the first window, which is the
+        window: steps of every running mean, and steps for which a rule must be broken before it
+            is reported. 10: the recipe warms up for 10 steps, so the first window, which is the
             reference of "at the start", ends where the full learning rate begins.
         entropy_collapse: share of the starting entropy below which a policy counts as collapsed.
             0.1: the number of distinct typical responses is exp(entropy x length), so a tenth
@@ -72,15 +84,16 @@ class Thresholds:
             deterministic may explore.
         entropy_explosion_nats: 0.3 nats/token, 35% more choices at every token.
         length_explosion: factor over the starting length. 2. Longer answers are no fault where
-            the reward has risen: the rule needs a reward that has not.
+            the reward surely rose: its last quarter above its first by 3 standard errors and 0.01.
         kl_drift: nats/token. 1: a typical token is e times likelier than under the base model;
             the k3 estimator, whose spread grows with exp(KL), holds no policy from there.
         clipped: share of cut-off responses. 0.1: they score 0 whatever they would have said, so
             the reward is biased by up to this much.
         dead_batches: share of problems without a gradient. 0.9: less than a tenth of B_p trains.
+            A failure once no group taught for longer than is probable at the run's own share.
         solved: reward from which a lack of gradient or entropy is success, not a fault. 0.9.
-        reward_collapse: share of the best window's reward below which it counts as lost. 0.5,
-            and the fall must also exceed 4 standard errors of the two window means.
+        reward_collapse: share of the best window's reward below which it counts as lost. 0.5, and
+            by more standard errors than chance makes in a run of this length.
         gradient_spike: factor over the running median of the gradient norm. 10: noise of a
             batch's mean moves it by far less; `spikes` of them in one window are reported.
         spikes: number of spikes in one window. 3.

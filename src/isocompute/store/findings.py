@@ -40,6 +40,7 @@ def monitored(
         if judged := int(judged_Q.sum()):
             values["reward"] = int(successes_Q.sum()) / judged
         values["zero_variance_share"] = dead_share(successes_Q, judged_Q, objective)
+        values["groups"] = 1 if objective == "ppo" else len(successes_Q)
     return values
 
 

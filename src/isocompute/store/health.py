@@ -23,6 +23,8 @@ def steps_health(steps: Steps, thresholds: Thresholds | None = None) -> list[Fin
         dead_share(s, n, steps.objective) if s.size else np.nan
         for s, n in zip(steps.successes, steps.judged, strict=True)
     ])
+    ppo = steps.objective == "ppo"
+    columns["groups"] = np.array([1 if ppo else len(s) for s in steps.successes])
     return check_arrays(steps.step_K, columns, thresholds)
 
 

@@ -298,6 +298,8 @@ def test_luck_of_a_seed_gains_nothing_where_one_n_serves_both():
 def test_early_and_late_are_of_the_same_runs():
     found = scores.begin(flat([0.5]), 0.5)
     assert found[0].rollouts_K[-1] <= 5e4
+    late = flat([0.5])[0].replace(rollouts_K=np.array([8e4, 1e5]), score_K=np.array([0.4, 0.5]))
+    assert scores.begin([late], 0.5) == []  # no evaluation by then
     short, long = scores.equal(flat([0.5], ends=1e4), flat([0.5]))
     assert short[0].rollouts_K[-1] == pytest.approx(1e4)
     assert long[0].rollouts_K[-1] <= 1e4 * (1 + 1e-9)

@@ -43,6 +43,7 @@ class Claim:
         unit: of the number.
         kind, smallest: see `scorecard.verdicts`.
         registered: the smallest effect that was written down before the runs, where another.
+        by_cost_of: id of the row that asks the same of two n*, in octaves.
         needs: arms without which it cannot be tested, names of `evidence.ARMS`.
         test: evidence -> estimate; raises `evidence.MissingError` where an arm is not there.
     """
@@ -58,6 +59,7 @@ class Claim:
     needs: tuple[str, ...]
     test: Callable[[Evidence], Estimate]
     registered: float | None = None
+    by_cost_of: str = ""
 
     @property
     def rule(self) -> str:
@@ -405,13 +407,15 @@ CLAIMS: tuple[Claim, ...] = (
         test=lambda e: scores.fall(e.sweep("hard_on_easy", on="easy")),
     ),
     Claim(
-        id="47", group=COST, text="Hard wants a smaller n than Easy, and it matters.",
+        id="47", by_cost_of="5", group=COST,
+        text="Hard wants a smaller n than Easy, and it matters.",
         where="4.1, figure 6", measure=f"{_COST}; positive where Easy's own n is the larger",
         unit="score", kind="above", smallest=POINT, needs=("easy", "hard"),
         test=lambda e: scores.one_for_both(*scores.equal(e.sweep("hard"), e.sweep("easy"))),
     ),
     Claim(
-        id="48", group=COST, text="A larger fixed B_p wants a smaller n, and it matters.",
+        id="48", by_cost_of="6", group=COST,
+        text="A larger fixed B_p wants a smaller n, and it matters.",
         where="appendix, figures 16 and 17",
         measure=f"{_COST}; positive where the smallest B_p's own n is larger than the largest's",
         unit="score", kind="above", smallest=POINT, needs=("easy_all",),
@@ -420,13 +424,14 @@ CLAIMS: tuple[Claim, ...] = (
         ),
     ),
     Claim(
-        id="49", group=COST, text="Easy: worst@k wants a larger n than best@k, and it matters.",
+        id="49", by_cost_of="8", group=COST,
+        text="Easy: worst@k wants a larger n than best@k, and it matters.",
         where="4.1, figure 7", measure=f"{_COST}; positive where worst@k's own n is the larger",
         unit="score", kind="above", smallest=POINT, needs=("easy", "outcomes"),
         test=lambda e: scores.one_for_both(e.sweep("easy", "best"), e.sweep("easy", "worst")),
     ),
     Claim(
-        id="50", group=COST,
+        id="50", by_cost_of="10", group=COST,
         text="Never solved: best@k wants a larger n than worst@k, and it matters.",
         where="appendix, figure 20",
         measure=f"{_COST}; positive where best@k's own n is the larger",
@@ -436,13 +441,14 @@ CLAIMS: tuple[Claim, ...] = (
         ),
     ),
     Claim(
-        id="51", group=COST, text="Few problems want a smaller n, and it matters.",
+        id="51", by_cost_of="22", group=COST,
+        text="Few problems want a smaller n, and it matters.",
         where="5, figure 14", measure=f"{_COST}; positive where many problems' own n is the larger",
         unit="score", kind="above", smallest=POINT, needs=("few", "easy"),
         test=lambda e: scores.one_for_both(*scores.equal(e.sweep("few"), e.sweep("easy"))),
     ),
     Claim(
-        id="52", group=COST,
+        id="52", by_cost_of="12", group=COST,
         text="Easy, fixed batch: a longer run wants a larger n, and it matters.",
         where="4.2, figure 8",
         measure=f"{_COST}: a sixteenth of the updates, and all; positive where the end's is larger",

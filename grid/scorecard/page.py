@@ -217,11 +217,15 @@ def _amended(table: Sequence[Sequence[Cell]]) -> str:
 
 
 def _decided(table: Sequence[Sequence[Cell]]) -> str:
-    """How many rows have an answer in some column, and which have none."""
-    without = [row[0].claim.id for row in table
-               if not any(cell.says in ("holds", "does not") for cell in row)]  # fmt: skip
-    said = f"{len(table) - len(without)} of the {len(table)} rows say yes or no in a column"
-    return f"{said}; open in all: {', '.join(without) or 'none'}."
+    """How many rows have an answer in some column, which have none, and which have one by cost."""
+    answered = {row[0].claim.id for row in table
+                if any(cell.says in ("holds", "does not") for cell in row)}  # fmt: skip
+    by_cost = {row[0].claim.by_cost_of: row[0].claim.id for row in table if row[0].claim.by_cost_of}
+    without = [row[0].claim.id for row in table if row[0].claim.id not in answered]
+    said = f"{len(answered)} of the {len(table)} rows say yes or no in a column"
+    rescued = [f"{one} by row {by_cost[one]}" for one in without if by_cost.get(one) in answered]
+    also = f" What they ask is answered by its cost: {', '.join(rescued)}." if rescued else ""
+    return f"{said}; open in all: {', '.join(without) or 'none'}.{also}"
 
 
 def _columns(columns: Sequence[Evidence]) -> str:

@@ -146,12 +146,17 @@ def _smooth(curve: Curve, x_X: FloatArray) -> FloatArray:
 def equal(a: Sweep, b: Sweep) -> tuple[Sweep, Sweep]:
     """Both, cut where the shorter of them ends."""
     end = min(max(c.rollouts_K[-1] for c in sweep) for sweep in (a, b))
-    return [c.until(end) for c in a], [c.until(end) for c in b]
+    return _seen([c.until(end) for c in a]), _seen([c.until(end) for c in b])
 
 
 def begin(sweep: Sweep, share: float) -> Sweep:
     """The first share of every run's rollouts."""
-    return [c.until(share * c.rollouts_K[-1]) for c in sweep]
+    return _seen([c.until(share * c.rollouts_K[-1]) for c in sweep])
+
+
+def _seen(sweep: Sweep) -> Sweep:
+    """Without runs that were not evaluated by then."""
+    return [c for c in sweep if len(c.rollouts_K)]
 
 
 def one_for_both(a: Sweep, b: Sweep) -> Estimate:

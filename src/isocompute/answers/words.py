@@ -9,7 +9,7 @@ from typing import Any
 
 from isocompute.answers.around import known_words
 from isocompute.answers.beside import check_words, lead_words, less_words, passes_words
-from isocompute.answers.price import clock_words, gpus_words
+from isocompute.answers.machines import clock_words, doubt_words, gpus_words
 from isocompute.answers.steps import (
     ALIKE,
     OF_THE_SWEEP,
@@ -248,16 +248,22 @@ def _cost(cost: Mapping[str, Any]) -> tuple[list[str], str]:
     parts = amounts(cost)
     found = cost["source"].get("rollouts_per_gpu_hour")
     if found is None:
-        return parts or ["not known; give --rollouts-per-gpu-hour"], ""
+        trend = cost["source"].get("tokens_per_rollout", {}).get("trend")
+        told = f"{trend} in your runs" if trend else ""
+        return parts or ["not known; give --rollouts-per-gpu-hour"], told
     return parts, rate_words(found)
 
 
 def rate_words(found: Mapping[str, Any]) -> str:
     """Where rollouts per GPU-hour come from, and how far off they may be."""
+    if found.get("trend"):
+        return f"{found['trend']} in your runs"
     if found.get("timed_on") is not None:
         return f"times of {gpus_words(found['timed_on'])}, scaled"
-    if found.get("off") is not None:
-        return f"your runs' times, within {max(found['off'], 0.01):.0%}"
+    if found.get("from") == "sweep" and "off" in found:
+        clock = "runs' clock, evaluations in it" if found.get("clocked") else "runs' times"
+        clock = "carried on" if found.get("beyond") == "runs" else f"your {clock}"
+        return f"{clock}, {doubt_words(found)}"
     whose = {"study": "your study: ", "sweep": "your runs: "}.get(str(found.get("from")), "")
     return f"{whose}{compact(found.get('value'))} rollouts per GPU-hour"
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from isocompute.answers.around import PUBLISHED_MODEL, known_words
 from isocompute.answers.beside import check_words, lead_words, less_words, passes_words
-from isocompute.answers.price import clock_words
+from isocompute.answers.machines import clock_words
 from isocompute.answers.steps import (
     amounts,
     checks,

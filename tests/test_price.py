@@ -28,6 +28,7 @@ from isocompute.engines.local.engine import LocalEngine
 from isocompute.errors import InputError
 from isocompute.importers.timing import gpu_hours
 from isocompute.importers.timing import timed as timed_log
+from isocompute.report.first_screen import _cost as cost_words
 from isocompute.runner import run_study
 from isocompute.sources import load_curves
 from isocompute.store import Store
@@ -197,6 +198,10 @@ def test_a_plan_keeps_its_budget_if_responses_grow_on(unit: str) -> None:
     true = d["rollouts"] ** (1 + power)
     assert 0.99 * amount < true <= amount * (1 + 1e-9)
     assert d["cost"][unit] == pytest.approx(true)
+    if unit == "gpu_hours":
+        money = Budget(amount=2 * amount, unit="usd")
+        paid = plan_budget(fit, money, rates=Rates(usd_per_gpu_hour=2.0)).document
+        assert paid["rollouts"] == d["rollouts"]
     # 1 + 9 * 1.2 = 11.8 times the longest runs against 10^1.2 = 15.8.
     assert d["cost"]["at_least"][unit] == pytest.approx(true * 11.8 / 15.85, rel=0.01)
     lines = advice_lines(d)
@@ -207,6 +212,13 @@ def test_a_plan_keeps_its_budget_if_responses_grow_on(unit: str) -> None:
     assert not [line for line in lines if "within" in line and "cost" in line]
     assert len(lines) <= 15
     assert "cost_grows" in {one["code"] for one in d["notices"]}
+    known = cost_words(d["cost"], "")
+    assert known.startswith(f"{ends[0]} to {ends[1]} GPU-hours")
+    assert known.endswith("(responses grew longer in your runs)")
+    # Of tokens alone, too.
+    alone = {**d["cost"], "gpu_hours": None, "source": {
+        "tokens_per_rollout": d["cost"]["source"]["tokens_per_rollout"]}}  # fmt: skip
+    assert cost_words(alone, "").endswith(" tokens (responses grew longer in your runs)")
 
 
 # ---- GPU-hours as the unit ----

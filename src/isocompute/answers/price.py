@@ -115,7 +115,7 @@ class Price:
     ) -> dict[str, Any]:
         """What it costs to train so many rollouts of each configuration; None: not known.
 
-        Beyond the data at the upper end, with the lower one as `at_least`.
+        Of runs beyond the data at the upper end, with the lower one as `at_least`.
 
         Args:
             trains: rollouts by configuration.
@@ -131,7 +131,7 @@ class Price:
                 else sum(one[name] or 0.0 for one in each) + starts * self.started(name)
                 for name in UNITS_PAID
             })  # fmt: skip
-        return {**ends[0], "at_least": ends[1]}
+        return ends[0] if runs is None else {**ends[0], "at_least": ends[1]}
 
     def started(self, unit: str) -> float:
         """What one start of the trainer takes of a unit, as far as that is known."""
@@ -262,7 +262,9 @@ def in_unit(budget: Budget, unit: str, price: Price) -> float:
         )
     if budget.unit.replace("_", "-") == unit:
         return budget.amount
-    return price.buys(budget) * per_rollout(price.rates, unit)
+    if unit == "rollouts":
+        return price.buys(budget)
+    return price.rates.rollouts(budget) * per_rollout(price.rates, unit)  # money as its hours
 
 
 def priced(curves: Sequence[Curve], rates: Rates, origin: Mapping[str, str] | None = None) -> Price:

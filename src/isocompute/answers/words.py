@@ -245,13 +245,16 @@ def _recipe(r: Mapping[str, Any]) -> str:
 
 def _cost(cost: Mapping[str, Any]) -> tuple[list[str], str]:
     """What is spent, tokens last, and where the rate comes from."""
-    parts = amounts(cost)
-    found = cost["source"].get("rollouts_per_gpu_hour")
-    if found is None:
-        trend = cost["source"].get("tokens_per_rollout", {}).get("trend")
-        told = f"{trend} in your runs" if trend else ""
-        return parts or ["not known; give --rollouts-per-gpu-hour"], told
-    return parts, rate_words(found)
+    return amounts(cost) or ["not known; give --rollouts-per-gpu-hour"], source_words(cost)
+
+
+def source_words(cost: Mapping[str, Any]) -> str:
+    """Where a cost comes from, of its hours or its tokens; "" where nothing is to be said."""
+    source = cost.get("source") or {}
+    if (found := source.get("rollouts_per_gpu_hour")) is not None:
+        return rate_words(found)
+    tokens = source.get("tokens_per_rollout") or {}
+    return rate_words(tokens) if tokens.get("trend") else ""
 
 
 def rate_words(found: Mapping[str, Any]) -> str:

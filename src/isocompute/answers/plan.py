@@ -339,7 +339,8 @@ def _frame(of: Mapping[str, Any]) -> dict[str, Any]:
         "version": 2, **dict.fromkeys(_UNKNOWN), "recipe": recipe.to_dict(),
         "learning_rate_from": "study" if of["recipe"] else PUBLISHED_MODEL,
         "recorded": [], "asked": [],
-        "difficulty": of["difficulty"], "law": law, "cost": {**nothing, "at_least": nothing, "source": {}},
+        "difficulty": of["difficulty"], "law": law,
+        "cost": {**nothing, "at_least": nothing, "source": {}},
         "rules": {}, "neighbours": [], "trainer": {}, "trainer_units": {},
         "trainer_not_set": {}, "trainer_trained": {},
     }  # fmt: skip

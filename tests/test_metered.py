@@ -48,8 +48,8 @@ def test_a_meter_reads_what_was_logged_and_goes_on_at_the_mean_rate() -> None:
 def test_of_several_runs_the_middle_one_counts() -> None:
     rows = [curve(8, [0, 1, 10, 100]), curve(8, [0, 2, 20, 200]), curve(8, [0, 9, 90, 900])]
     assert 10 ** float(meter(*rows).spent(0, np.array(4.0))) == pytest.approx(20)
-    short = curve(8, [0, 4, 40], (0, 1e3, 1e4))  # beyond its end as before
-    assert 10 ** float(meter(rows[0], short).spent(0, np.array(5.0))) == pytest.approx(400)
+    short = curve(8, [0, 4, 40], (0, 1e3, 1e4))  # beyond its end as before: of 100 and 400
+    assert 10 ** float(meter(rows[0], short).spent(0, np.array(5.0))) == pytest.approx(200)
 
 
 def test_other_batches_take_what_lies_on_the_line_of_updates() -> None:
@@ -62,6 +62,13 @@ def test_other_batches_take_what_lies_on_the_line_of_updates() -> None:
     tested = found.rollouts_of(np.array([128.0, 1024.0]), at)
     np.testing.assert_allclose(tested, found.rollouts(at))
     assert update_takes(np.full(3, 8.0), np.array([1.0, 2.0, 9.0]), np.array([8.0]))[0] == 2
+
+
+def test_a_meter_goes_on_as_what_was_logged_grew() -> None:
+    x = (2.5e4, 5e4, 1e5)
+    found = meter(curve(8, [v**1.5 for v in x], x))
+    np.testing.assert_allclose(found.spent(0, np.array([6.0])), [9.0])
+    np.testing.assert_allclose(found.rollouts(np.array([9.0]))[0], [6.0])
 
 
 @pytest.fixture(scope="module")

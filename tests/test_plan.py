@@ -641,6 +641,7 @@ def test_cost_is_known_where_a_rate_is_and_says_where_it_came_from() -> None:
     d = plan_budget(planted(), AT, rates=rates, rates_from=known).document
     assert d["cost"] == {
         "tokens": None, "gpu_hours": 976.0, "usd": 1952.0,
+        "at_least": {"tokens": None, "gpu_hours": 976.0, "usd": 1952.0},
         "source": {"rollouts_per_gpu_hour": {"value": 1024.0, "from": "study"},
                    "usd_per_gpu_hour": {"value": 2.0, "from": "given"}},
     }  # fmt: skip
@@ -671,7 +672,8 @@ def test_tokens_are_measured_on_the_sweep_unless_given() -> None:
     d = plan_budget(fit, parse_budget("5e8tok")).document
     assert d["budget_rollouts"] == pytest.approx(AT)
     assert "500 per rollout" in text(d, "tokens_measured")
-    assert d["cost"]["source"]["tokens_per_rollout"] == {"value": 500, "from": "sweep"}
+    known = {"value": pytest.approx(500), "from": "sweep"}
+    assert d["cost"]["source"]["tokens_per_rollout"] == known
     given = plan_budget(fit, parse_budget("5e8tok"), rates=Rates(tokens_per_rollout=1000.0))
     assert given.document["budget_rollouts"] == pytest.approx(AT / 2)
     assert "tokens_measured" not in codes(given.document)

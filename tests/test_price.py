@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,15 +14,21 @@ import pytest
 from isocompute.allocation import Budget, Rates
 from isocompute.answers import advice_lines, plan_budget, plan_from_source
 from isocompute.answers.fit import fit_sweep
+from isocompute.answers.machines import doubt_words
 from isocompute.answers.price import Price, priced, timed, unit_paid_in
 from isocompute.answers.steps import priced_remedy
+from isocompute.answers.words import rate_words
 from isocompute.cli import main
+from isocompute.design.candidates import Limits, candidates
+from isocompute.design.simulate import Sweep
 from isocompute.domain import Configuration, Curve, notice
 from isocompute.domain.text import compact
 from isocompute.engines import problem_generators, register_engine
 from isocompute.engines.local.engine import LocalEngine
 from isocompute.errors import InputError
-from isocompute.importers.timing import gpu_seconds_per_step
+from isocompute.importers.timing import gpu_hours
+from isocompute.importers.timing import timed as timed_log
+from isocompute.report.first_screen import _cost as cost_words
 from isocompute.runner import run_study
 from isocompute.sources import load_curves
 from isocompute.store import Store
@@ -66,24 +73,15 @@ def test_rates_are_found_in_the_runs_and_lie_on_a_line_between_batches() -> None
     assert odd.speed_of(Configuration(16, 128)) == pytest.approx(2048 / (512 / 1e4))
     cost = price.of(Configuration(16, 128)).cost(8000)
     assert cost == {"tokens": None, "gpu_hours": pytest.approx(2), "usd": pytest.approx(4)}
-    # Left out, the middle batch is taken to need a fifth of the way from 0.128 to 0.512 hours.
-    assert price.off == pytest.approx(1 - 1600 / 2500)
-    # Of several batches left out the worst counts; 8,192 in 0.512 hours as 2,048.
-    more = priced([*runs, curve(512, 6.25)], Rates())
-    assert more.off == pytest.approx(max(0.36, abs(4000 / (2048 / 0.3584) - 1)))
-    told = price.to_dict(Configuration(16, 8))["rollouts_per_gpu_hour"]
-    assert told == {"value": pytest.approx(1000), "from": "sweep", "off": pytest.approx(0.36),
-                    "timed_on": None}  # fmt: skip
 
 
 def test_a_rate_that_is_given_holds_for_all() -> None:
     price = priced([curve(8, 100), curve(32, 50)], Rates(rollouts_per_gpu_hour=700.0))
     assert price.speeds == {}
-    assert price.off is None
+    assert price.off(Configuration(16, 8)) is None
     assert price.speed_of(Configuration(16, 8)) == 700
     assert Price().speed_of(Configuration(16, 8)) is None
     assert priced([curve(8, None)], Rates()).speeds == {}
-    assert priced([curve(8, 100), curve(32, 50)], Rates()).off is None  # two batches tell nothing
 
 
 def test_curves_without_times_take_the_rate_for_all() -> None:
@@ -92,6 +90,135 @@ def test_curves_without_times_take_the_rate_for_all() -> None:
     assert unknown.gpu_hours_K is not None
     assert (known.gpu_hours_K[-1], unknown.gpu_hours_K[-1]) == (100, 200)
     assert timed([curve(8, None)], Rates())[0].gpu_hours_K is None
+
+
+def test_the_middle_of_two_runs_is_between_them() -> None:
+    # The larger one counted before: 300 for 100 and 300 GPU-hours.
+    price = priced([curve(8, 100), curve(8, 300)], Rates())
+    assert price.speed_of(Configuration(16, 8)) == pytest.approx(1e5 / np.sqrt(100 * 300))
+
+
+def test_how_far_off_a_time_may_be_is_said_only_where_the_runs_tell() -> None:
+    measured, between, larger = (Configuration(16, n) for n in (32, 48, 1024))
+    three = priced([curve(8, 100), curve(32, 62.5), curve(128, 25)], Rates())
+    assert three.off(measured) is None
+    assert doubt_words(three.to_dict(measured, 1e5)["rollouts_per_gpu_hour"]) == "error unknown"
+    # Three runs of one batch: logarithms 0 and +-0.1 have a variance of 0.01 with two degrees of
+    # freedom (t = 2.92), and their median one of pi / 6 of it: 2.92 * 0.1 * sqrt(1 + 0.5236).
+    alone = priced([curve(32, 100 * np.exp(x)) for x in (-0.1, 0.0, 0.1)], Rates())
+    assert alone.off(measured) == pytest.approx(np.expm1(2.91999 * 0.1 * np.sqrt(1.5236)), rel=1e-4)
+    assert alone.off(measured, 1.5e5) is None  # beyond the runs
+    assert alone.off(larger) is None  # beyond the batches
+    known = [curve(n, 100) for n in (8, 32, 128, 512)]
+    line = priced(known, Rates())
+    assert line.off(measured) == pytest.approx(0, abs=1e-9)
+    assert line.off(between) is not None
+    source = line.to_dict(larger, 1e5)["rollouts_per_gpu_hour"]
+    assert (source["off"], doubt_words(source)) == (None, "at a batch not timed")
+
+
+def test_in_nine_of_ten_cases_a_further_run_lies_as_near_as_is_said() -> None:
+    rng, c = np.random.default_rng(0), Configuration(16, 64)
+    for batches, seeds in (((32, 64, 128), 2), ((16, 32, 64, 128, 256), 1)):
+        held = []
+        for _ in range(400):
+            runs = [curve(n, (60 / n + 1) * 100 * np.exp(rng.normal(0, 0.1)))
+                    for n in batches for _ in range(seeds)]  # fmt: skip
+            price = priced(runs, Rates())
+            took = (60 / 64 + 1) * 1e-3 * np.exp(rng.normal(0, 0.1))
+            held.append(abs(took * (price.speed_of(c) or 0) - 1) <= (price.off(c) or 0))
+        assert 0.86 <= np.mean(held) <= 0.96
+
+
+# ---- responses that grow longer ----
+
+
+def growing(n: int, power: float, end: float = 1e5) -> Curve:
+    """Rollout number x takes (1 + power) * x^power tokens, and a GPU-hour makes a million."""
+    x = np.asarray(end * 2.0 ** np.arange(-8, 1), dtype=np.float64)
+    return Curve(
+        problems_per_batch=16, rollouts_per_problem=n, run=f"{n} {power}", rollouts_K=x,
+        score_K=np.linspace(0.2, 0.5, 9), tokens_K=x ** (1 + power),
+        gpu_hours_K=x ** (1 + power) / 1e6,
+    )  # fmt: skip
+
+
+def test_beyond_the_data_a_cost_lies_between_todays_and_its_growth_going_on() -> None:
+    c = Configuration(16, 8)
+    price = priced([growing(8, 0.25)], Rates(usd_per_gpu_hour=2.0))
+    # 16 times the rollouts take 16^1.25 = 32 times the tokens; if each took 1.25 x^0.25 from now
+    # on, 1 + 15 * 1.25 = 19.75 times.
+    cost = price.cost({c: 16e5}, runs={c: 16e5})
+    assert cost["tokens"] == pytest.approx(32 * 1e5**1.25)
+    assert cost["at_least"]["tokens"] == pytest.approx(19.75 * 1e5**1.25)
+    assert cost["usd"] == pytest.approx(2 * cost["gpu_hours"])
+    assert price.trend(c, 16e5) == "responses grew longer"
+    assert price.trend(c, 1e5) is None
+    # The budget holds the upper end, and buys as many back.
+    assert price.buys(Budget(amount=cost["tokens"], unit="tokens"), c) == pytest.approx(16e5)
+    assert price.buys(Budget(amount=cost["usd"], unit="usd"), c) == pytest.approx(16e5)
+    # Inside the data it is what was logged: a quarter of the rollouts, 0.25^1.25 of the tokens.
+    assert price.cost({c: 2.5e4}, runs={c: 2.5e4})["tokens"] == pytest.approx(2.5e4**1.25)
+    # Of a batch that nobody timed both ends go by the line of the updates.
+    other = Configuration(16, 16)
+    two = priced([growing(8, 0.25), growing(32, 0.25)], Rates())
+    known = two.cost({other: 16e5}, runs={other: 16e5})
+    assert known["gpu_hours"] == pytest.approx(cost["gpu_hours"])
+    assert two.buys(Budget(amount=known["gpu_hours"], unit="gpu_hours"), other) == (
+        pytest.approx(16e5))  # fmt: skip
+
+
+def test_shorter_responses_may_stay_as_they_are() -> None:
+    c, price = Configuration(16, 8), priced([growing(8, -0.25)], Rates())
+    cost = price.cost({c: 16e5}, runs={c: 16e5})
+    assert cost["at_least"]["tokens"] == pytest.approx(16**0.75 * 1e5**0.75)
+    assert cost["tokens"] == pytest.approx((1 + 15 * 0.75) * 1e5**0.75)
+    assert price.trend(c, 16e5) == "responses grew shorter"
+    assert price.buys(Budget(amount=cost["tokens"], unit="tokens"), c) == pytest.approx(16e5)
+
+
+def test_of_constant_lengths_the_ends_are_one() -> None:
+    c, price = Configuration(16, 8), priced([growing(8, 0.0)], Rates())
+    cost = price.cost({c: 16e5}, runs={c: 16e5})
+    assert cost["tokens"] == pytest.approx(16e5)
+    assert cost["at_least"]["tokens"] == pytest.approx(16e5)
+    assert price.trend(c, 16e5) is None
+
+
+@pytest.mark.parametrize("unit", ["gpu_hours", "tokens"])
+def test_a_plan_keeps_its_budget_if_responses_grow_on(unit: str) -> None:
+    power, rng = 0.2, np.random.default_rng(0)
+    runs = [
+        c.replace(tokens_K=c.rollouts_K ** (1 + power), gpu_hours_K=c.rollouts_K ** (1 + power))
+        for c in WORLDS["constant_small"].until(2.0**20).sample(NOISE["low"], 1, rng)
+    ]
+    amount = (10 * 2.0**20) ** (1 + power)  # of ten times the longest runs
+    fit = fit_sweep(runs, unit=unit.replace("_", "-"), draws=50)
+    d = plan_budget(fit, Budget(amount=amount, unit=unit)).document
+    true = d["rollouts"] ** (1 + power)
+    assert 0.99 * amount < true <= amount * (1 + 1e-9)
+    assert d["cost"][unit] == pytest.approx(true)
+    if unit == "gpu_hours":
+        money = Budget(amount=2 * amount, unit="usd")
+        paid = plan_budget(fit, money, rates=Rates(usd_per_gpu_hour=2.0)).document
+        assert paid["rollouts"] == d["rollouts"]
+    # 1 + 9 * 1.2 = 11.8 times the longest runs against 10^1.2 = 15.8.
+    assert d["cost"]["at_least"][unit] == pytest.approx(true * 11.8 / 15.85, rel=0.01)
+    lines = advice_lines(d)
+    line = next(line for line in lines if line.startswith("  cost"))
+    ends = [compact(d["cost"]["at_least"]["gpu_hours"]), compact(d["cost"]["gpu_hours"])]
+    assert f"{ends[0]} to {ends[1]} GPU-hours" in line
+    assert line.endswith("(responses grew longer in your runs)")
+    assert not [line for line in lines if "within" in line and "cost" in line]
+    assert len(lines) <= 15
+    assert "cost_grows" in {one["code"] for one in d["notices"]}
+    known = cost_words(d["cost"], "")
+    assert known.startswith(f"{ends[0]} to {ends[1]} GPU-hours")
+    assert known.endswith("(responses grew longer in your runs)")
+    # Of tokens alone, too.
+    alone = {**d["cost"], "gpu_hours": None, "source": {
+        "tokens_per_rollout": d["cost"]["source"]["tokens_per_rollout"]}}  # fmt: skip
+    assert cost_words(alone, "").endswith(" tokens (responses grew longer in your runs)")
 
 
 # ---- GPU-hours as the unit ----
@@ -240,23 +367,31 @@ def test_a_plan_says_its_price_and_how_far_it_may_be_off() -> None:
     # Updates take 0.1 hours and 0.001 for each rollout; those of n = 64 are faster by a tenth.
     speed = {n: 16 * n / (0.1 + 0.016 * n) * (1.1 if n == 64 else 1) for n in N}
     fit = fit_sweep(sweep_with_times(speed))
-    d = plan_budget(fit, 2e6).document
+    d = plan_budget(fit, 1e6).document
     found = d["cost"]["source"]["rollouts_per_gpu_hour"]
     assert found == {
-        "value": pytest.approx(speed[8]), "from": "sweep", "off": pytest.approx(0.1),
-        "timed_on": None,
+        "value": pytest.approx(speed[8]), "from": "sweep", "off": pytest.approx(0.1265, abs=1e-4),
+        "timed_on": None, "clocked": False, "beyond": None,
     }  # fmt: skip
     assert d["cost"]["gpu_hours"] == pytest.approx(d["rollouts"] / speed[8])
+    assert d["cost"]["at_least"]["gpu_hours"] == pytest.approx(d["cost"]["gpu_hours"])
     line = next(line for line in advice_lines(d) if line.startswith("  cost"))
-    assert line.endswith("(your runs' times, within 10%)")
+    assert line.endswith("(your runs' times, within 13%)")
+    # Beyond the runs the same cost, but nothing that bounds it.
+    later = plan_budget(fit, 2e6).document
+    found = later["cost"]["source"]["rollouts_per_gpu_hour"]
+    assert (found["off"], found["beyond"]) == (None, "runs")
+    assert later["cost"]["gpu_hours"] == pytest.approx(later["rollouts"] / speed[8])
+    line = next(line for line in advice_lines(later) if line.startswith("  cost"))
+    assert line.endswith("(carried on, beyond your runs)")
     # Money and tokens leave no room for both: what a price rests on stays.
     dear = d | {"cost": d["cost"] | {"gpu_hours": 1364.0, "usd": 3000.0, "tokens": 48.7e9}}
     line = next(line for line in advice_lines(dear) if line.startswith("  cost"))
-    assert line.endswith("1,364 GPU-hours, $3,000   (your runs' times, within 10%)")
+    assert line.endswith("1,364 GPU-hours, $3,000   (your runs' times, within 13%)")
     # With days and GPUs there is no room for whose times they are, but for how far off.
     days = dear | {"wall": {"gpus": 64, "hours": 456.0}}
     line = next(line for line in advice_lines(days) if line.startswith("  cost"))
-    assert line.endswith("1,364 GPU-hours, $3,000, 19 days on 64 GPUs   (within 10%)")
+    assert line.endswith("1,364 GPU-hours, $3,000, 19 days on 64 GPUs   (within 13%)")
 
 
 def test_the_rate_of_the_study_file_comes_before_its_runs(tmp_path: Path) -> None:
@@ -346,6 +481,9 @@ def test_times_of_each_trainer_by_hand() -> None:
         "seconds": {1: 30.0, 2: 10.0, 3: 20.0}, "throughput": {1: 500.0, 2: 1500.0, 3: 750.0},
         "total": {1: 120_000.0, 2: 120_000.0, 3: 120_000.0},
     }  # fmt: skip
+    def gpu_seconds_per_step(side: Any, gpus: int | None) -> float | None:
+        return timed_log(side, gpus).get("gpu_s_per_step")
+
     assert gpu_seconds_per_step(verl, None) == pytest.approx(20 * 8)  # 120,000 / (30 * 500) = 8
     assert gpu_seconds_per_step(verl, 2) == pytest.approx(40)
     odd = verl | {"throughput": dict.fromkeys((1, 2, 3), 900.0)}
@@ -358,6 +496,42 @@ def test_times_of_each_trainer_by_hand() -> None:
     assert gpu_seconds_per_step(SIDE | {"runtime": {1: 60.0, 11: 20.0}}, 4) is None
     assert gpu_seconds_per_step(SIDE | {"runtime": {1: 60.0}}, 4) is None
     assert gpu_seconds_per_step(SIDE, 8) is None
+
+
+@pytest.mark.parametrize("inside", [True, False])
+def test_validation_and_checkpoints_are_no_training(inside: bool) -> None:
+    """Updates take 10 s; every fourth is followed by 60 s of validation, every eighth by 5 s."""
+    testing = dict.fromkeys(range(4, 41, 4), 60.0)
+    saving = dict.fromkeys(range(8, 41, 8), 5.0)
+    took = {s: 10.0 + inside * (testing.get(s, 0.0) + saving.get(s, 0.0)) for s in range(1, 41)}
+    side = SIDE | {"seconds": took, "testing": testing, "saving": saving}
+    assert timed_log(side, 8) == {
+        "s_per_step": 10, "gpu_s_per_step": 80, "clocked": False,
+        "pace": tuple((s, 1.0) for s, _ in timed_log(side, 8)["pace"]),
+    }  # fmt: skip
+    # Where every step validates, its time is told apart only if it is longer than the step.
+    every = side | {"testing": dict.fromkeys(took, 60.0)}
+    assert timed_log(every, 8)["clocked"] is False
+    short = side | {"seconds": dict.fromkeys(took, 70.0), "testing": dict.fromkeys(took, 60.0)}
+    assert (timed_log(short, 8)["clocked"], timed_log(short, 8)["s_per_step"]) == (True, 70)
+    # Or by the parts of a step: 6 s of sampling, 3 s of an update.
+    parts = {"part gen": dict.fromkeys(took, 6.0), "part update_actor": dict.fromkeys(took, 3.0)}
+    told = timed_log(short | parts, 8)
+    assert (told["clocked"], told["s_per_step"]) == (False, 10)
+    beside = {"seconds": dict.fromkeys(took, 10.0), "testing": dict.fromkeys(took, 8.0)}
+    told = timed_log(short | parts | beside, 8)
+    assert (told["clocked"], told["s_per_step"]) == (False, 10)
+    assert timed_log(SIDE | {"train_runtime": {200: 1000.0}}, 1)["clocked"] is True
+
+
+def test_a_log_keeps_how_its_updates_slowed_down() -> None:
+    # Updates 1 to 10 take a second, 11 to 20 three: 10 and 40 seconds.
+    took = {s: 1.0 if s <= 10 else 3.0 for s in range(1, 21)}
+    found = timed_log(SIDE | {"seconds": took}, 1)
+    assert found["s_per_step"] == 2
+    hours = gpu_hours(np.array([0.0, 10.0, 20.0]), 2.0, found["pace"])
+    np.testing.assert_allclose(hours * 3600, [0, 10, 40], rtol=0.03)
+    assert gpu_hours(np.array([10.0]), 3600.0, ()).tolist() == [10]
 
 
 def verl_log(path: Path, seconds: float) -> None:
@@ -389,3 +563,61 @@ def test_a_verl_log_brings_its_price_through_the_archive(tmp_path: Path) -> None
                  "--set", "gpus=4"]) == 0  # fmt: skip
     slow = priced(load_curves(str(tmp_path / "two")), Rates())
     assert slow.speeds[Configuration(16, 8)] == pytest.approx(3200)
+
+
+def test_verls_validation_is_not_in_the_rate_and_its_slowing_down_is(tmp_path: Path) -> None:
+    """Step s takes s^0.25 seconds on 8 GPUs; every tenth validates for 60 s, in the step's time."""
+    folder = tmp_path / "logs" / "bp16_n8"
+    folder.mkdir(parents=True)
+    rows = []
+    for s in range(1, 401):
+        seconds = s**0.25 + 60.0 * (s % 10 == 0)
+        data = {"timing_s/step": seconds, "perf/total_num_tokens": 48_000,
+                "perf/throughput": 48_000 / seconds / 8, "response_length/mean": 300.0,
+                "prompt_length/mean": 75.0}  # fmt: skip
+        if s % 10 == 0:
+            data |= {"val-core/main/acc/mean@4": 0.3 + 0.0005 * s, "timing_s/testing": 60.0}
+        rows.append(json.dumps({"step": s, "data": data}))
+    (folder / "metrics.jsonl").write_text("\n".join(rows) + "\n")
+    pattern = "pattern=bp{problems_per_batch}_n{rollouts_per_problem}"
+    logs = str(tmp_path / "logs")
+    assert main(["import", logs, "-o", str(tmp_path / "study"), "--set", pattern]) == 0
+    (run,) = load_curves(str(tmp_path / "study"))
+    price, c = priced([run], Rates()), Configuration(16, 8)
+    each = np.arange(1, 4001) ** 0.25 * 8 / 3600
+    # The steps that validate are the last of their ten: 0.7% more than the others on average.
+    assert price.speed_of(c) == pytest.approx(400 * 128 / each[:400].sum(), rel=0.01)
+    assert run.gpu_hours_K is not None
+    np.testing.assert_allclose(run.gpu_hours_K, each.cumsum()[9:400:10], rtol=0.05)
+    cost = price.cost({c: 4000 * 128.0}, runs={c: 4000 * 128.0})
+    assert cost["gpu_hours"] == pytest.approx(each.sum(), rel=0.03)
+    assert cost["at_least"]["gpu_hours"] < 0.8 * each.sum()
+    assert price.trend(c, 4000 * 128.0) == "rollouts grew dearer"
+
+
+def test_times_by_a_clock_are_said_to_hold_evaluations_and_are_not_charged_twice() -> None:
+    price = priced([curve(n, 100).replace(clocked=True) for n in (8, 32, 128, 512)], Rates())
+    found = price.to_dict(Configuration(16, 32), 1e5)["rollouts_per_gpu_hour"]
+    assert rate_words(found) == "your runs' clock, evaluations in it, within 1%"
+    sweep = Sweep(problems_per_batch=16, rollouts_per_problem=(8, 32, 128), seeds=1,
+                  rollouts_per_run=50_000)  # fmt: skip
+    of = {"budget": 1e5, "spend": 0.5, "n_F": N, "unit": "gpu_hours"}
+    assert Limits(price=price, **of).evaluated_for(sweep) == 0
+    apart = Limits(price=replace(price, clocked=False), **of)
+    drawn = sweep.evaluations / 1000
+    assert apart.evaluated_for(sweep) == pytest.approx(drawn)
+    final = apart.final(sweep, 8, 50.0), Limits(price=price, **of).final(sweep, 8, 50.0)
+    assert final[0].rollouts < final[1].rollouts == 50_000 // 128 * 128
+
+
+def test_a_design_pays_for_responses_that_grow_on() -> None:
+    price = priced([growing(n, 0.25) for n in (8, 32, 128)], Rates())
+    limits = Limits(budget=1e9, spend=0.15, n_F=(8, 32, 128), unit="tokens", price=price)
+    for sweep in candidates(limits, 16, 32, fixed=True):
+        runs = [16 * n * sweep.steps(n) for n in sweep.rollouts_per_problem]
+        true = sweep.seeds * sum(r**1.25 for r in runs)
+        assert limits.trained(sweep) == pytest.approx(true)
+        assert 0.9 * 0.15e9 < true <= 0.15e9
+        final = limits.final(sweep, 8, 5e8)
+        assert 0.99 * 5e8 < limits.taken(final) <= 5e8
+        assert limits.taken(final) >= final.rollouts**1.25

@@ -13,8 +13,8 @@ import pytest
 from isocompute.allocation import Budget, Rates, parse_budget
 from isocompute.answers import Fit, fit_sweep, plan_budget
 from isocompute.answers.beside import passes_words
+from isocompute.answers.machines import hours_words, on_gpus, update_time
 from isocompute.answers.plan import Plan, plan_from_source
-from isocompute.answers.price import hours_words, on_gpus, update_time
 from isocompute.cli import main
 from isocompute.domain import Curve
 from isocompute.importers import import_logs, read_logs

@@ -21,7 +21,6 @@ from isocompute.answers.backtest import simple_rules
 from isocompute.answers.best import AS_GOOD, choice, interval
 from isocompute.answers.claims import confounded
 from isocompute.answers.prescribe import Prescription, Question
-from isocompute.answers.price import per_rollout
 from isocompute.domain import Configuration, Notice, notice
 from isocompute.domain.text import compact, singular, unit_words
 from isocompute.errors import InputError
@@ -211,7 +210,7 @@ def check_on_the_way(q: Question, chosen: Configuration) -> dict[str, Any] | Non
         run_D = fit.posterior.of_one_run(score_D, further_D - score_D, _STEP)
         ends = interval(run_D, fit.level)
         if (stalled_D < ends[0]).mean() >= POWER:
-            step = max(int(x / per_rollout(q.rates_of(chosen), fit.unit)) // chosen.batch_size, 1)
+            step = max(int(q.rollouts(chosen, x)) // chosen.batch_size, 1)
             return {"x": x, "rollouts": step * chosen.batch_size, "step": step,
                     "score": score_D.mean(), "interval": ends}  # fmt: skip
         x *= FURTHER

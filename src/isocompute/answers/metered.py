@@ -3,7 +3,7 @@
 The score of a run depends on its rollouts, not on what they are counted in. So the model is fitted
 to rollouts once, and tokens or GPU-hours only say how far each configuration gets with a budget.
 
-Shape legend: D draws, J configurations, F other (B_p, n), X budgets, U places of a meter.
+Shape legend: D draws, J configurations, F other (B_p, n), X budgets.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isocompute.answers.price import update_takes
+from isocompute.answers.spending import lines
 from isocompute.domain import Configuration, Curve
 from isocompute.model import Posterior
 
@@ -25,8 +26,7 @@ FloatArray = NDArray[np.float64]
 class Meter:
     """Rollouts and what they take of a unit, by configuration.
 
-    Inside the data as the runs logged it, of several runs the middle one; beyond, a rollout takes
-    what it took on average. Raises as `Curve.position`.
+    As `answers.spending` has it, beyond the data at the upper end. Raises as `Curve.position`.
 
     Args:
         curves: that counted the unit.
@@ -38,13 +38,14 @@ class Meter:
         self, curves: Sequence[Curve], configurations: Sequence[Configuration], unit: str
     ) -> None:
         self.batch_J = np.array([c.batch_size for c in configurations], dtype=np.float64)
-        self._places = [
-            _places([c for c in curves if c.configuration == one], unit) for one in configurations
-        ]
+        for c in curves:
+            c.position(unit)
+        found = lines(curves, unit)
+        self._lines = [found[one] for one in configurations]
 
     def rollouts(self, x_X: FloatArray) -> FloatArray:
         """log10 of the rollouts that budgets buy of each configuration, (J, X)."""
-        return np.stack([_read(spent_U, at_U, x_X) for at_U, spent_U in self._places])
+        return np.stack([line.buys(x_X) for line in self._lines])
 
     def rollouts_of(self, batch_F: FloatArray, x_X: FloatArray) -> FloatArray:
         """The same at other batches, (F, X): the time of an update is a line in its batch."""
@@ -54,27 +55,8 @@ class Meter:
 
     def spent(self, j: int, at: FloatArray) -> FloatArray:
         """log10 of what log10 rollouts of the j-th configuration take; infinity stays."""
-        at_U, spent_U = self._places[j]
-        return np.where(np.isfinite(at), _read(at_U, spent_U, np.where(np.isfinite(at), at, 0)), at)
-
-
-def _places(curves: Sequence[Curve], unit: str) -> tuple[FloatArray, FloatArray]:
-    """log10 of rollouts, and of what they take, at every evaluation of some runs."""
-    runs = []
-    for curve in curves:
-        spent_K, done_K = curve.position(unit), curve.rollouts_K
-        known = (spent_K > 0) & (done_K > 0)
-        if known.any():
-            runs.append((np.log10(done_K[known]), np.log10(spent_K[known] / done_K[known])))
-    at_U = np.unique(np.concatenate([at for at, _ in runs]))
-    each_RU = np.sort([np.interp(at_U, at, each) for at, each in runs], axis=0)
-    return at_U, at_U + each_RU[len(runs) // 2]
-
-
-def _read(x_U: FloatArray, y_U: FloatArray, x: FloatArray) -> FloatArray:
-    """Y at x on a line through the places, which goes on in parallel to y = x."""
-    inside = np.clip(x, x_U[0], x_U[-1])
-    return np.asarray(np.interp(inside, x_U, y_U) + (x - inside))
+        known = np.isfinite(at)
+        return np.where(known, self._lines[j].of(np.where(known, at, 0)), at)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -23,18 +23,18 @@ from isocompute.answers.beside import (
 from isocompute.answers.best import interval
 from isocompute.answers.fit import Fit, Fix, Select, fit_sweep
 from isocompute.answers.frontier import SAME_END
+from isocompute.answers.machines import on_gpus, scaled_notices, wall_clock
 from isocompute.answers.paper import printed_law
 from isocompute.answers.prescribe import Question, prescribe, smaller_budget
-from isocompute.answers.price import (
-    PAID_IN,
-    in_unit,
-    on_gpus,
-    priced,
-    scaled_notices,
-    unit_paid_in,
-    wall_clock,
+from isocompute.answers.price import PAID_IN, in_unit, priced, unit_paid_in
+from isocompute.answers.steps import (
+    first_to,
+    grown,
+    nearest,
+    priced_remedy,
+    run_next,
+    steps_take,
 )
-from isocompute.answers.steps import first_to, nearest, priced_remedy, run_next, steps_take
 from isocompute.answers.verdict import by_weight, named, trust, untested, verdict_of
 from isocompute.domain import Configuration, Notice, documented, notice
 from isocompute.domain.text import plain, unit_words
@@ -218,7 +218,7 @@ def _plan(fit: Fit, budget: Budget, around: dict[str, Any], **asked: Any) -> Pla
     rates, origin = around.pop("rates", Rates()), around.pop("rates_from", {})
     price = priced(fit.curves, rates, origin)
     if PAID_IN.get(budget.unit, fit.unit) != fit.unit:  # by one rate, as what it is turned into
-        price = replace(price, speeds={}, tokens={})
+        price = replace(price, one_rate=True)
     counted = price.origin.get("tokens_per_rollout") == "sweep"
     q = Question(fit=fit, x=math.nan, price=price, **around, **asked)
     if q.current is not None:
@@ -267,6 +267,8 @@ def _answer(q: Question) -> Plan:
             notice("extrapolated_down", edge=low, **about))  # fmt: skip
     own += [*won_by_batch(q, chosen), *scaled_notices(q, chosen)]
     (passes, said), cost = passes_of(q, a), q.cost(chosen, a.rollouts)
+    if trend := grown(q.price, chosen, a.rollouts, cost):
+        own = [*(one for one in own if one.code != "tokens_measured"), trend]
     own += said
     # What a check of the sweep need not cost, where the plan ends before it.
     less = {one.code: one for one in untested(fit, bought)}
@@ -302,7 +304,7 @@ def _answer(q: Question) -> Plan:
         "learning_rate": recipe.learning_rate_at(a.batch_size),
         **passes,
         "wall": wall_clock(q, chosen, cost["gpu_hours"]),
-        "cost": {**cost, "source": q.price.to_dict(chosen)},
+        "cost": {**cost, "source": q.price.to_dict(chosen, a.rollouts)},
         "extrapolation_log10": math.log10(times),
         "printed_law": printed and {
             "source": printed.source, "rollouts_per_problem": printed.law.predict(bought),
@@ -337,7 +339,8 @@ def _frame(of: Mapping[str, Any]) -> dict[str, Any]:
         "version": 2, **dict.fromkeys(_UNKNOWN), "recipe": recipe.to_dict(),
         "learning_rate_from": "study" if of["recipe"] else PUBLISHED_MODEL,
         "recorded": [], "asked": [],
-        "difficulty": of["difficulty"], "law": law, "cost": {**nothing, "source": {}},
+        "difficulty": of["difficulty"], "law": law,
+        "cost": {**nothing, "at_least": nothing, "source": {}},
         "rules": {}, "neighbours": [], "trainer": {}, "trainer_units": {},
         "trainer_not_set": {}, "trainer_trained": {},
     }  # fmt: skip

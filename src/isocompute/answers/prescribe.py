@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from isocompute.allocation import Rates, powers_of_two
+from isocompute.allocation import Budget, powers_of_two
 from isocompute.answers import best
 from isocompute.answers.best import FloatArray
 from isocompute.answers.claims import SURE
@@ -55,17 +55,16 @@ class Question:
     batch_size: int | None = None  # of a fixed batch, as steps; None: B_p and M are free
     steps: int | None = None
 
-    def rates_of(self, c: Configuration | None) -> Rates:
-        """What a rollout of a configuration costs (None: of any)."""
-        return self.price.rates if c is None else self.price.of(c)
-
-    def cost(self, c: Configuration, rollouts: float) -> dict[str, float | None]:
+    def cost(self, c: Configuration, rollouts: float) -> dict[str, Any]:
         """What one run costs; its trainer starts once."""
-        return self.price.cost({c: rollouts}, starts=1)
+        return self.price.cost({c: rollouts}, starts=1, runs={c: rollouts})
 
-    def rollouts(self, c: Configuration | None = None) -> float:
-        """What the budget buys with a configuration."""
-        return self.x / per_rollout(self.rates_of(c), self.fit.unit)
+    def rollouts(self, c: Configuration | None = None, x: float | None = None) -> float:
+        """What the budget, or another amount of its unit, buys with a configuration."""
+        x, unit = self.x if x is None else x, self.fit.unit
+        if unit in self.price.spent:
+            return self.price.buys(Budget(amount=x, unit=unit.replace("-", "_")), c)
+        return x / per_rollout(self.price.rates if c is None else self.price.of(c), unit)
 
     def steps_of(self, c: Configuration) -> int:
         """M: what is left of the budget, or the steps of a fixed batch."""

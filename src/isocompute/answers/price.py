@@ -3,13 +3,14 @@
 The time of a rollout falls as the batch grows, so a rate belongs to a configuration. The time of
 an update is a line in its batch, between measured batches and beyond them: a part that no batch
 shortens (weights are moved, the longest answer is waited for), and work that GPUs share, seconds =
-fixed + work x batch / GPUs. So on more GPUs small batches waste more of them.
+fixed + work x batch / GPUs. So on more GPUs small batches waste more of them. How a cost goes on
+beyond the runs: `answers.spending`.
 `allocation.Rates` does every conversion.
 """
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import median
@@ -19,18 +20,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isocompute.allocation import Budget, Rates
-from isocompute.domain import Configuration, Curve, Effort, Notice, notice
+from isocompute.answers.spending import Spent, apart, lines, solved
+from isocompute.answers.spread import within
+from isocompute.domain import Configuration, Curve, Effort
 from isocompute.domain.curve import UNITS
 from isocompute.domain.text import compact, unit_words
 from isocompute.errors import InputError
 
 if TYPE_CHECKING:
-    from isocompute.answers.prescribe import Question
+    pass
 
 FloatArray = NDArray[np.float64]
 
 # The unit in which n are compared, by that of a budget; in rollouts where it is not here.
 PAID_IN = {"tokens": "tokens", "gpu_hours": "gpu-hours", "usd": "gpu-hours"}
+UNITS_PAID = ("tokens", "gpu_hours", "usd")
+BEYOND = 1.01  # of the rollouts of a run: whole batches do not end where it ended
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,36 +49,89 @@ class Price:
     # GPUs on which times were measured that are scaled to others
     timed_on: Mapping[Configuration, int] = field(default_factory=dict)
     start: float | None = None  # GPU-hours of each start of the trainer, as the runs' slices tell
+    # Of the measured ones by unit: what more and more rollouts take
+    spent: Mapping[str, Mapping[Configuration, Spent]] = field(default_factory=dict)
+    runs: Mapping[Configuration, Sequence[float]] = field(default_factory=dict)  # hours of each
+    clocked: bool = False  # times hold evaluations and checkpoints
+    one_rate: bool = False  # every configuration costs as the one in the middle
 
-    def of(self, *which: Configuration) -> Rates:
-        """The rates of one configuration, or of several that train as many rollouts each."""
-        tokens = [self._tokens_of(c) for c in which]
-        speeds = [self.speed_of(c) for c in which]
+    def of(
+        self, *which: Configuration, rollouts: float | None = None, low: bool = False
+    ) -> Rates:
+        """The rates of one configuration, or of several that train as many rollouts each.
+
+        Args:
+            which: configurations.
+            rollouts: that each trains; beyond the data at the upper end, or the lower one. None:
+                as in the runs, on average.
+            low: take the lower end.
+        """
+        tokens, hours = (
+            _mean([x for c in which if (x := self._each(unit, c, rollouts, low=low)) is not None])
+            for unit in ("tokens", "gpu-hours")
+        )
         return replace(
-            self.rates,
-            tokens_per_rollout=_mean([t for t in tokens if t is not None]),
-            rollouts_per_gpu_hour=_inverse(_mean([1 / s for s in speeds if s is not None])),
+            self.rates, tokens_per_rollout=tokens, rollouts_per_gpu_hour=_inverse(hours)
         )
 
-    def _tokens_of(self, c: Configuration) -> float | None:
-        """Tokens of a rollout: as measured, at another B_p as at this n, else the usual ones."""
-        n = c.rollouts_per_problem
-        same = [t for other, t in self.tokens.items() if other.rollouts_per_problem == n]
-        return self.tokens.get(c, median(same) if same else self.rates.tokens_per_rollout)
+    def _each(
+        self, unit: str, c: Configuration | None, rollouts: float | None, *, low: bool = False
+    ) -> float | None:
+        """What a rollout takes of a unit."""
+        lines = self.spent.get(unit, {})
+        known = {o: line.each(rollouts, low=low) for o, line in lines.items()} if rollouts else {}
+        if unit == "tokens":
+            usual, known = self.rates.tokens_per_rollout, known or dict(self.tokens)
+        else:
+            usual = _inverse(self.rates.rollouts_per_gpu_hour)
+            known = known or {o: 1 / speed for o, speed in self.speeds.items()}
+        if not known:
+            return usual
+        if c is None or self.one_rate:
+            return median(known.values())
+        if unit == "tokens":  # at another B_p as at this n, else the usual ones
+            n = c.rollouts_per_problem
+            same = [t for o, t in known.items() if o.rollouts_per_problem == n]
+            return known.get(c, median(same or known.values()))
+        return known.get(c) or 1 / _speed_at({o: 1 / h for o, h in known.items()}, c.batch_size)
 
-    def cost(self, trains: Effort, *, starts: int = 0) -> dict[str, float | None]:
+    def buys(self, budget: Budget, c: Configuration | None = None) -> float:
+        """Rollouts of a configuration (None: of any) that a budget pays for, at the upper end.
+
+        Raises:
+            InputError: a rate that is missing.
+        """
+        bought, unit = self.rates.rollouts(budget), PAID_IN.get(budget.unit, "rollouts")
+        if not (lines := self.spent.get(unit)):
+            return bought
+        usd = self.rates.usd_per_gpu_hour or 1.0
+        amount = budget.amount / usd if budget.unit == "usd" else budget.amount
+        if c is not None and c in lines and not self.one_rate:
+            return float(10 ** lines[c].buys(np.log10(max(amount, 1e-300))))
+        return solved(lambda r: r * (self._each(unit, c, r) or 1.0), amount, bought)
+
+    def cost(
+        self, trains: Effort, *, starts: int = 0, runs: Effort | None = None
+    ) -> dict[str, Any]:
         """What it costs to train so many rollouts of each configuration; None: not known.
+
+        Of runs beyond the data at the upper end, with the lower one as `at_least`.
 
         Args:
             trains: rollouts by configuration.
             starts: of the trainer, counted as far as it is known what one takes.
+            runs: rollouts of one run of them; None: a rollout takes what it took on average.
         """
-        each = [self.of(c).cost(rollouts) for c, rollouts in trains.items() if rollouts]
-        return {
-            name: None if any(one[name] is None for one in each)
-            else sum(one[name] or 0.0 for one in each) + starts * self.started(name)
-            for name in ("tokens", "gpu_hours", "usd")
-        }  # fmt: skip
+        ends, at = [], runs or {}
+        for low in (False, True):
+            each = [self.of(c, rollouts=at.get(c), low=low).cost(r)
+                    for c, r in trains.items() if r]  # fmt: skip
+            ends.append({
+                name: None if any(one[name] is None for one in each)
+                else sum(one[name] or 0.0 for one in each) + starts * self.started(name)
+                for name in UNITS_PAID
+            })  # fmt: skip
+        return ends[0] if runs is None else {**ends[0], "at_least": ends[1]}
 
     def started(self, unit: str) -> float:
         """What one start of the trainer takes of a unit, as far as that is known."""
@@ -96,41 +154,63 @@ class Price:
 
     def speed_of(self, c: Configuration) -> float | None:
         """Rollouts per GPU-hour of a configuration; None where nobody knows."""
-        if not self.speeds:
-            return self.rates.rollouts_per_gpu_hour
-        return self.speeds.get(c) or _speed_at(self.speeds, c.batch_size)
+        return self.of(c).rollouts_per_gpu_hour
 
-    @property
-    def off(self) -> float | None:
-        """By what share the GPU-hours of a configuration may be off.
+    def is_beyond(self, c: Configuration, rollouts: float, unit: str = "gpu-hours") -> bool:
+        """Whether so many rollouts lie beyond the runs whose cost is known."""
+        lines = self.spent.get(unit, {})
+        known = [lines[c]] if c in lines else list(lines.values())
+        return bool(known) and rollouts > BEYOND * max(line.end for line in known)
 
-        The largest error in predicting a measured batch from those around it; None with fewer
-        than three, a rate that was given, and times that are scaled.
+    def off(self, c: Configuration, rollouts: float = 0.0) -> float | None:
+        """By what share the GPU-hours of a run may be off, in nine of ten cases.
+
+        None where the runs cannot tell, beyond them, for a rate that was given, and for times
+        that are scaled.
         """
-        if self.timed_on:
+        if self.timed_on or self.one_rate or not self.runs or self.is_beyond(c, rollouts):
             return None
-        sizes = sorted({c.batch_size for c in self.speeds})
-        errors = []
-        for c, speed in self.speeds.items():
-            others = {o: s for o, s in self.speeds.items() if o.batch_size != c.batch_size}
-            if c.batch_size in sizes[1:-1]:
-                errors.append(abs(speed / _speed_at(others, c.batch_size) - 1))
-        return float(max(errors)) if errors else None
+        return within(self.runs, c)
 
-    def to_dict(self, c: Configuration) -> dict[str, Any]:
+    def trend(self, c: Configuration, rollouts: float) -> str | None:
+        """What makes the two ends of a cost differ, in words; None where they do not."""
+        cost = self.cost({c: rollouts}, runs={c: rollouts})
+        of = {unit: apart(cost["at_least"][name], cost[name])
+              for name, unit in (("tokens", "tokens"), ("gpu_hours", "gpu-hours"))}  # fmt: skip
+        for unit, more, less in (("tokens", "responses grew longer", "responses grew shorter"),
+                                 ("gpu-hours", "rollouts grew dearer", "rollouts grew cheaper")):
+            if of[unit]:
+                lines = self.spent[unit]
+                those = [lines[c]] if c in lines else lines.values()
+                return more if median(one.growth for one in those) > 0 else less
+        return None
+
+    def to_dict(self, c: Configuration, rollouts: float) -> dict[str, Any]:
         """`source` of a cost: by rate its value, where it comes from, how far off it may be."""
         rows = {
             name: {"value": value, "from": self.origin.get(name, "given")}
-            for name, value in vars(self.of(c)).items()
+            for name, value in vars(self.of(c, rollouts=rollouts)).items()
             if value is not None
         }
+        if trend := self.trend(c, rollouts):
+            rows = {k: v | {"trend": trend} if v["from"] == "sweep" else v for k, v in rows.items()}
         if self.origin.get("rollouts_per_gpu_hour") == "sweep" and "rollouts_per_gpu_hour" in rows:
             some = next(iter(self.timed_on.values()), None)
             on = self.timed_on.get(c) if c in self.speeds else some
-            rows["rollouts_per_gpu_hour"] |= {"off": self.off, "timed_on": on}
+            rows["rollouts_per_gpu_hour"] |= {
+                "off": self.off(c, rollouts), "timed_on": on, "clocked": self.clocked,
+                "beyond": self._beyond(c, rollouts),
+            }  # fmt: skip
         if self.start is not None and "rollouts_per_gpu_hour" in rows:
             rows["gpu_hours_per_start"] = {"value": self.start, "from": "sweep"}
         return rows
+
+    def _beyond(self, c: Configuration, rollouts: float) -> str | None:
+        """What a cost goes beyond: "batches" or "runs" that were timed."""
+        sizes = [one.batch_size for one in self.speeds]
+        if sizes and not min(sizes) <= c.batch_size <= max(sizes):
+            return "batches"
+        return "runs" if self.is_beyond(c, rollouts) else None
 
 
 def _mean(values: Sequence[float]) -> float | None:
@@ -182,7 +262,9 @@ def in_unit(budget: Budget, unit: str, price: Price) -> float:
         )
     if budget.unit.replace("_", "-") == unit:
         return budget.amount
-    return price.rates.rollouts(budget) * per_rollout(price.rates, unit)
+    if unit == "rollouts":
+        return price.buys(budget)
+    return price.rates.rollouts(budget) * per_rollout(price.rates, unit)  # money as its hours
 
 
 def priced(curves: Sequence[Curve], rates: Rates, origin: Mapping[str, str] | None = None) -> Price:
@@ -203,9 +285,15 @@ def priced(curves: Sequence[Curve], rates: Rates, origin: Mapping[str, str] | No
         rates = replace(rates, rollouts_per_gpu_hour=median(speeds.values()))
         origin["rollouts_per_gpu_hour"] = "sweep"
     timed_on = {c.configuration: c.timed_on for c in curves if speeds and c.timed_on}
+    measured = {"tokens": tokens, "gpu-hours": speeds}
     starts = [c.start_s * (c.gpus or 1) / 3600 for c in curves if c.start_s is not None]
-    return Price(rates=rates, tokens=tokens, speeds=speeds, origin=origin, timed_on=timed_on,
-                 start=median(starts) if starts else None)  # fmt: skip
+    return Price(
+        rates=rates, tokens=tokens, speeds=speeds, origin=origin, timed_on=timed_on,
+        start=median(starts) if starts else None,
+        runs=_of_runs(curves, "gpu-hours") if speeds else {},
+        spent={unit: lines(curves, unit) for unit, found in measured.items() if found},
+        clocked=bool(speeds) and any(c.clocked for c in curves),
+    )  # fmt: skip
 
 
 def timed(curves: Sequence[Curve], rates: Rates) -> list[Curve]:
@@ -221,12 +309,17 @@ def timed(curves: Sequence[Curve], rates: Rates) -> list[Curve]:
 
 def _measured(curves: Sequence[Curve], unit: str) -> dict[Configuration, float]:
     """Median amount per rollout of the runs of each configuration that have it."""
+    return {c: float(np.exp(np.median(np.log(row)))) for c, row in _of_runs(curves, unit).items()}
+
+
+def _of_runs(curves: Sequence[Curve], unit: str) -> dict[Configuration, list[float]]:
+    """What a rollout takes in each run."""
     seen = defaultdict[Configuration, list[float]](list)
     for c in curves:
         spent_K = c.spent(unit)
         if spent_K is not None and c.rollouts_K[-1] > 0 and 0 < spent_K[-1] < np.inf:
             seen[c.configuration].append(float(spent_K[-1] / c.rollouts_K[-1]))
-    return {c: sorted(row)[len(row) // 2] for c, row in seen.items()}
+    return dict(seen)
 
 
 def _speed_at(speeds: Mapping[Configuration, float], batch_size: int) -> float:
@@ -256,124 +349,3 @@ def update_takes(batch_J: FloatArray, takes_J: FloatArray, batch_F: FloatArray) 
         beyond = batch_F < batch[0] if end == 0 else batch_F > batch[-1]
         out += np.where(beyond, slope * (batch_F - batch[end]), 0.0)
     return np.asarray(out)
-
-
-def update_time(curves: Sequence[Curve]) -> tuple[float, float]:
-    """Fixed seconds of an update, and GPU-seconds of work for each rollout; least squares, >= 0.
-
-    Runs of one batch size cannot tell the two apart: all counts as work.
-
-    Args:
-        curves: that were timed on known GPUs.
-    """
-    from scipy.optimize import nnls
-
-    timed: dict[tuple[int, int], list[float]] = {}
-    for c in curves:
-        each = _seconds(c)
-        if each is not None and c.gpus:
-            timed.setdefault((c.configuration.batch_size, c.gpus), []).append(each)
-    if len(timed) < 2:
-        work = [median(took) * gpus / batch for (batch, gpus), took in timed.items()]
-        return 0.0, work[0] if work else 0.0
-    took_T = np.array([median(one) for one in timed.values()])
-    share_T = np.array([batch / gpus for batch, gpus in timed])
-    (fixed, work), _ = nnls(np.stack([1 / took_T, share_T / took_T], axis=1), np.ones(len(took_T)))
-    return float(fixed), float(work)
-
-
-def _seconds(c: Curve) -> float | None:
-    """Mean seconds of an update of a run."""
-    if c.gpu_hours_K is None or not c.gpus or c.rollouts_K[-1] <= 0:
-        return None
-    updates = float(c.rollouts_K[-1]) / c.configuration.batch_size
-    return float(c.gpu_hours_K[-1]) * 3600 / c.gpus / updates
-
-
-def on_gpus(curves: Sequence[Curve], gpus: int | None) -> list[Curve]:
-    """Curves with the GPU-hours that their rollouts would take on so many GPUs.
-
-    Args:
-        curves: those that were timed on another number are scaled; the others stay.
-        gpus: None: as they are.
-    """
-    fixed, work = update_time(curves) if gpus else (0.0, 0.0)
-    out = []
-    for c in curves:
-        if gpus and c.gpus not in (None, gpus) and c.gpu_hours_K is not None and fixed + work > 0:
-            done = work * c.configuration.batch_size
-            share = (fixed * gpus + done) / (fixed * (c.gpus or gpus) + done)
-            hours_K = c.gpu_hours_K * share
-            c = c.replace(gpu_hours_K=hours_K, gpus=gpus, timed_on=c.gpus, fixed_s=fixed)
-        out.append(c)
-    return out
-
-
-def scaled_notices(q: Question, chosen: Configuration) -> list[Notice]:
-    """That the times of a plan are of another number of GPUs."""
-    found = q.price.origin.get("rollouts_per_gpu_hour") == "sweep"
-    return times_scaled(_runs(q, chosen), q.gpus) if found else []
-
-
-def times_scaled(curves: Sequence[Curve], gpus: int | None) -> list[Notice]:
-    """That times are of another number of GPUs than these, or of nobody knows how many."""
-    runs = [c for c in curves if c.gpu_hours_K is not None]
-    if gpus is None or not runs:
-        return []
-    how = "all of an update is taken to be shared"
-    if all(c.gpus is None for c in runs):
-        known = "a number of GPUs that is not known"
-        return [notice("gpus_scaled", known=known, gpus=gpus, how=how)]
-    of = Counter((c.timed_on, c.fixed_s) for c in runs if c.timed_on)
-    if not of:
-        return []
-    (timed_on, fixed), _ = of.most_common(1)[0]
-    if fixed > 0:
-        how = f"the {hours_words(fixed / 3600)} that an update takes whatever its batch are " \
-              "taken to stay, and the rest to be shared"  # fmt: skip
-    return [notice("gpus_scaled", known=gpus_words(timed_on or 0), gpus=gpus, how=how)]
-
-
-def _runs(q: Question, chosen: Configuration) -> list[Curve]:
-    """The runs with times of a configuration; of one that nobody ran, all."""
-    timed = [c for c in q.fit.curves if c.gpu_hours_K is not None]
-    return [c for c in timed if c.configuration == chosen] or timed
-
-
-def wall_clock(
-    q: Question, chosen: Configuration, gpu_hours: float | None
-) -> dict[str, float] | None:
-    """`gpus` and `hours` of a run; None where the one or the other is not known.
-
-    GPUs are those of the budget, else those of most runs of the configuration.
-    """
-    known = Counter(c.gpus for c in _runs(q, chosen) if c.gpus)
-    gpus = q.gpus or (known.most_common(1)[0][0] if known else None)
-    return None if gpus is None or gpu_hours is None else {"gpus": gpus, "hours": gpu_hours / gpus}
-
-
-def gpus_words(gpus: int) -> str:
-    """A number of GPUs."""
-    return f"{gpus} GPU{'s' * (gpus != 1)}"
-
-
-def clock_words(d: Mapping[str, Any]) -> str:
-    """Time and GPUs of a plan: "19 days on 4 GPUs"; "" where they are not known."""
-    if not (wall := d.get("wall")):
-        return ""
-    return f"{hours_words(wall['hours'])} on {gpus_words(wall['gpus'])}"
-
-
-def hours_words(hours: float) -> str:
-    """A time in its own unit, to two digits.
-
-    >>> [hours_words(h) for h in (455, 30, 1.5, 0.25, 0.001)]
-    ['19 days', '30 hours', '1.5 hours', '15 minutes', '3.6 seconds']
-    """
-    for each, name in ((24.0, "days"), (1.0, "hours"), (1 / 60, "minutes")):
-        if hours >= (1.5 if name == "days" else 1) * each:
-            break
-    else:
-        each, name = 1 / 3600, "seconds"
-    said = compact(float(f"{hours / each:.2g}"))
-    return f"{said} {name.removesuffix('s') if said == '1' else name}"

@@ -8,10 +8,11 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from isocompute.allocation import Rates
-from isocompute.answers.price import Price, per_rollout
+from isocompute.answers.price import UNITS_PAID, Price
 from isocompute.answers.reading import Reading
+from isocompute.answers.spending import apart
 from isocompute.answers.verdict import at_their_best, nearest_n, seeds
-from isocompute.domain import Configuration, Effort, Notice
+from isocompute.domain import Configuration, Effort, Notice, notice
 from isocompute.domain.notices import takes
 from isocompute.domain.text import compact, pasted, singular
 from isocompute.lr_sweep import FACTORS, SHARE
@@ -79,8 +80,8 @@ def first_to(q: Question, c: Configuration) -> dict[str, Any]:
     """Fields of a remedy: train one run of a configuration on, at most to twice its data."""
     reached = q.fit.reached(c)
     to = min(q.x, 2 * max(reached, q.fit.support[1]))
-    left = to - reached if to > reached else to
-    trains = {c: left / per_rollout(q.rates_of(c), q.fit.unit)}
+    done = q.rollouts(c, reached) if to > reached else 0.0
+    trains = {c: q.rollouts(c, to) - done}
     return {"to": to, "unit": q.fit.unit, "trains": trains}
 
 
@@ -247,11 +248,34 @@ def plain_rate(value: float) -> str:
 
 
 def amounts(cost: Mapping[str, Any]) -> list[str]:
-    """A cost in words: "1,110 GPU-hours", "$2,776", "4M tokens"; what is not known is left out."""
-    forms = {"gpu_hours": "{} GPU-hours", "usd": "${}", "tokens": "{} tokens"}
+    """A cost in words: "1,110 GPU-hours", "$2,776 to $3,000"; what is not known is left out."""
+    forms = {"gpu_hours": ("", " GPU-hours"), "usd": ("$", ""), "tokens": ("", " tokens")}
     known = {name: form for name, form in forms.items() if cost[name] is not None}
-    said = (form.format(compact(cost[name])) for name, form in known.items())
+    low = cost.get("at_least") or {}
+    ends = {name: [low.get(name)] * apart(low.get(name), cost[name]) + [cost[name]]
+            for name in known}  # fmt: skip
+    said = (" to ".join(sign + compact(end) for end in ends[name]) + unit
+            for name, (sign, unit) in known.items())  # fmt: skip
     return ["1 GPU-hour" if one == "1 GPU-hours" else one for one in said]
+
+
+def only(cost: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """A cost in one of its units alone."""
+    known = {one: cost[one] if one == name else None for one in UNITS_PAID}
+    return {**known, "at_least": cost.get("at_least")}
+
+
+def grown(
+    price: Price, c: Configuration, rollouts: float, cost: Mapping[str, Any]
+) -> Notice | None:
+    """That the cost of a plan lies between two ends; None where it does not."""
+    trend, low = price.trend(c, rollouts), cost["at_least"]
+    if trend is None:
+        return None
+    name = next(one for one in ("gpu_hours", "tokens") if apart(low[one], cost[one]))
+    ends = [amounts({**only(of, name), "at_least": None})[0] for of in (low, cost)]
+    stay, go = ends if trend.endswith(("longer", "dearer")) else ends[::-1]
+    return notice("cost_grows", trend=trend.capitalize(), stay=stay, go=go)
 
 
 def with_checks(d: Mapping[str, Any], steps: Sequence[Mapping[str, Any]], most: int = 2) -> str:
@@ -269,11 +293,8 @@ def with_checks(d: Mapping[str, Any], steps: Sequence[Mapping[str, Any]], most: 
         return ""
     bought = [] if d.get("trained") else [d]
     parts: list[Mapping[str, Any]] = [one.get("cost") or {} for one in (*bought, *paid)]
-    total = {
-        name: None if any(part.get(name) is None for part in parts)
-        else math.fsum(part[name] for part in parts)
-        for name in ("gpu_hours", "usd", "tokens")
-    }  # fmt: skip
+    total = _summed(parts)
+    total["at_least"] = _summed([{**part, **(part.get("at_least") or {})} for part in parts])
     spent = sum(one.get("rollouts") or 0 for one in (*bought, *paid))
     # Of tokens there is no need beside hours and money.
     shown = {**total, "tokens": None} if total["gpu_hours"] is not None else total
@@ -283,6 +304,14 @@ def with_checks(d: Mapping[str, Any], steps: Sequence[Mapping[str, Any]], most: 
     times = f"{_times(d, total, spent):.1f}"
     more = f"; {times} times the run" if bought and times != "1.0" else ""
     return f"{'at least ' * open_}{said}{more}"
+
+
+def _summed(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    return {
+        name: None if any(part.get(name) is None for part in parts)
+        else math.fsum(part[name] for part in parts)
+        for name in UNITS_PAID
+    }  # fmt: skip
 
 
 def _times(d: Mapping[str, Any], cost: Mapping[str, Any], rollouts: float) -> float:

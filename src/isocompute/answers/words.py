@@ -9,7 +9,7 @@ from typing import Any
 
 from isocompute.answers.around import known_words
 from isocompute.answers.beside import check_words, lead_words, less_words, passes_words
-from isocompute.answers.price import clock_words, gpus_words
+from isocompute.answers.machines import clock_words, doubt_words, gpus_words
 from isocompute.answers.steps import (
     ALIKE,
     OF_THE_SWEEP,
@@ -245,19 +245,28 @@ def _recipe(r: Mapping[str, Any]) -> str:
 
 def _cost(cost: Mapping[str, Any]) -> tuple[list[str], str]:
     """What is spent, tokens last, and where the rate comes from."""
-    parts = amounts(cost)
-    found = cost["source"].get("rollouts_per_gpu_hour")
-    if found is None:
-        return parts or ["not known; give --rollouts-per-gpu-hour"], ""
-    return parts, rate_words(found)
+    return amounts(cost) or ["not known; give --rollouts-per-gpu-hour"], source_words(cost)
+
+
+def source_words(cost: Mapping[str, Any]) -> str:
+    """Where a cost comes from, of its hours or its tokens; "" where nothing is to be said."""
+    source = cost.get("source") or {}
+    if (found := source.get("rollouts_per_gpu_hour")) is not None:
+        return rate_words(found)
+    tokens = source.get("tokens_per_rollout") or {}
+    return rate_words(tokens) if tokens.get("trend") else ""
 
 
 def rate_words(found: Mapping[str, Any]) -> str:
     """Where rollouts per GPU-hour come from, and how far off they may be."""
+    if found.get("trend"):
+        return f"{found['trend']} in your runs"
     if found.get("timed_on") is not None:
         return f"times of {gpus_words(found['timed_on'])}, scaled"
-    if found.get("off") is not None:
-        return f"your runs' times, within {max(found['off'], 0.01):.0%}"
+    if found.get("from") == "sweep" and "off" in found:
+        clock = "runs' clock, evaluations in it" if found.get("clocked") else "runs' times"
+        clock = "carried on" if found.get("beyond") == "runs" else f"your {clock}"
+        return f"{clock}, {doubt_words(found)}"
     whose = {"study": "your study: ", "sweep": "your runs: "}.get(str(found.get("from")), "")
     return f"{whose}{compact(found.get('value'))} rollouts per GPU-hour"
 

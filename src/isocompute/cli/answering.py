@@ -186,7 +186,7 @@ def report(options: Options) -> int:
         refuse_file(Path(options.figures))
     from isocompute.allocation import Rates, parse_budget
     from isocompute.answers import fit_sweep
-    from isocompute.answers.price import on_gpus
+    from isocompute.answers.machines import on_gpus
     from isocompute.report import render_report
     from isocompute.report.figures import save_figures
     from isocompute.report.study_data import study_view

@@ -31,7 +31,8 @@ def design(options: Options) -> int:
     check_target(options.json, [options.prior] if options.prior else [])
     problem_files = [file for file in (options.train, options.validation) if file]
     check_target(options.output, problem_files, beside=options.json)
-    from isocompute.answers.price import on_gpus, priced, times_scaled
+    from isocompute.answers.machines import on_gpus, times_scaled
+    from isocompute.answers.price import priced
     from isocompute.design import (
         Asked,
         Limits,

@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from isocompute.allocation import Budget, floor_power_of_two, powers_of_two
-from isocompute.answers.price import Price
+from isocompute.answers.price import PAID_IN, Price
+from isocompute.answers.spending import solved
 from isocompute.design.simulate import PROBLEMS, Sweep
 from isocompute.design.worth import LEAST_STEPS
 from isocompute.domain import Configuration
@@ -56,26 +57,44 @@ class Limits:
     recipe: Recipe | None = None
     slices: int = 0
 
-    def each(self, b_p: int, n: int) -> float:
+    def each(self, b_p: int, n: int, rollouts: float | None = None) -> float:
         """What one rollout of a configuration takes of the budget.
+
+        Args:
+            b_p, n: the configuration.
+            rollouts: of its run; None: as in the prior's runs on average.
 
         Raises:
             InputError: a rate that is missing.
         """
-        return 1 / self.price.of(Configuration(b_p, n)).rollouts(Budget(amount=1, unit=self.unit))
+        rates = self.price.of(Configuration(b_p, n), rollouts=rollouts)
+        return 1 / rates.rollouts(Budget(amount=1, unit=self.unit))
+
+    def buys(self, b_p: int, n: int, amount: float) -> float:
+        """Rollouts of one run that an amount pays for."""
+        budget = Budget(amount=max(amount, 0.0), unit=self.unit)
+        if not self.price.spent.get(PAID_IN.get(self.unit, "")):
+            return amount / self.each(b_p, n)
+        return self.price.buys(budget, Configuration(b_p, n)) if amount > 0 else 0.0
+
+    @property
+    def evaluations_apart(self) -> bool:
+        """Whether the rate is of training alone: times by a clock hold evaluations already."""
+        return not (self.price.clocked and self.unit in ("gpu_hours", "usd"))
 
     def trained(self, sweep: Sweep) -> float:
         """What training in a sweep takes of the budget."""
         b_p, seeds = sweep.problems_per_batch, sweep.seeds
         return sum(
-            seeds * sweep.steps(n) * b_p * n * self.each(b_p, n) for n in sweep.rollouts_per_problem
+            seeds * (rollouts := sweep.steps(n) * b_p * n) * self.each(b_p, n, rollouts)
+            for n in sweep.rollouts_per_problem
         )
 
     def evaluated_for(self, sweep: Sweep) -> float:
         """What the evaluations of a sweep take of the budget."""
         b_p, seeds = sweep.problems_per_batch, sweep.seeds
-        return sum(
-            seeds * sweep.evaluation_rollouts(n) * self.each(b_p, n)
+        return self.evaluations_apart * sum(
+            seeds * sweep.evaluation_rollouts(n) * self.each(b_p, n, sweep.steps(n) * b_p * n)
             for n in sweep.rollouts_per_problem
         )
 
@@ -110,9 +129,9 @@ class Limits:
         """The longest run of an n that an amount pays for, evaluated as a sweep is."""
         batch = sweep.problems_per_batch * n
         amount -= self.started_for(sweep.single(n, batch))
-        bought = amount / self.each(sweep.problems_per_batch, n)
+        bought = self.buys(sweep.problems_per_batch, n, amount)
         most = sweep.single(n, max(bought, 0.0))
-        whole = (bought - most.evaluations) // batch * batch
+        whole = (bought - most.evaluations * self.evaluations_apart) // batch * batch
         return most.at(int(max(whole, 0.0)))
 
 
@@ -124,7 +143,7 @@ def check_limits(limits: Limits, b_p: int) -> None:
             one update.
     """
     smallest = b_p * limits.n_F[0]
-    bought = limits.budget / limits.each(b_p, limits.n_F[0])
+    bought = limits.buys(b_p, limits.n_F[0], limits.budget)
     if bought > MOST_ROLLOUTS:
         raise InputError(
             f"a budget must be at most {MOST_ROLLOUTS:.0e} rollouts, but got {bought:.3g}; "
@@ -213,6 +232,9 @@ def _longest(
     n = tuple(powers_of_two(low, high)[::octaves])
     dear = sum(limits.each(b_p, one) for one in n)
     length = limits.budget * limits.spend / (seeds * dear)
+    if limits.price.spent.get(PAID_IN.get(limits.unit, "")):
+        length = solved(lambda r: seeds * r * sum(limits.each(b_p, one, r) for one in n),
+                        limits.budget * limits.spend, length)  # fmt: skip
     sweep = Sweep(problems_per_batch=b_p, rollouts_per_problem=n, seeds=seeds,
                   rollouts_per_run=int(length), evaluated=limits.evaluated)  # fmt: skip
     if limits.max_batch is not None and b_p * high > limits.max_batch:
@@ -241,7 +263,7 @@ def _none(limits: Limits, b_p: int) -> InputError:
             f"a sweep starts its trainer {FEWEST_N * limits.slices} times, which must leave a "
             f"final run, but takes {compact(starts)} of {compact(left)}; raise --budget."
         )
-    takes, bought = LEAST_STEPS * b_p * n[-1] * FEWEST_N, limits.budget / limits.each(b_p, n[-1])
+    takes, bought = LEAST_STEPS * b_p * n[-1] * FEWEST_N, limits.buys(b_p, n[-1], limits.budget)
     if bought * limits.spend >= takes:
         final = LEAST_STEPS * b_p * n[-1]
         return InputError(

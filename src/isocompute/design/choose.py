@@ -147,7 +147,7 @@ class Judge:
 
     def bought(self, amount: float) -> FloatArray:
         """Rollouts of each n that an amount buys, (F,)."""
-        return np.array([amount / self.limits.each(self.b_p, n) for n in self.worlds.n_F])
+        return np.array([self.limits.buys(self.b_p, n, amount) for n in self.worlds.n_F])
 
     def left(self, sweep: Sweep, *, swept: bool = True) -> FloatArray:
         """Rollouts of a final run of each n after a sweep, or without it, (F,)."""
@@ -256,7 +256,7 @@ def _document(
         "answer": "sweep" if saves else "no_sweep",
         "budget": {"amount": limits.budget, "unit": limits.unit},
         "spent": {"amount": sum(taken), "unit": limits.unit},
-        "budget_rollouts": limits.budget / limits.each(b_p, likely),
+        "budget_rollouts": limits.buys(b_p, likely, limits.budget),
         "sweep": {
             "problems_per_batch": b_p,
             "rollouts_per_problem": list(sweep.rollouts_per_problem),
@@ -284,19 +284,23 @@ def _document(
 def _spent(limits: Limits, sweep: Sweep) -> dict[str, Any]:
     """What runs draw and cost, and the shares of the budget that they take, in its own unit."""
     b_p, price = sweep.problems_per_batch, limits.price
-    drawn = {
-        Configuration(b_p, n): sweep.seeds * (
-            sweep.steps(n) * b_p * n + sweep.evaluation_rollouts(n)
-        )
-        for n in sweep.rollouts_per_problem
-    }  # fmt: skip
+    runs = {Configuration(b_p, n): sweep.steps(n) * b_p * n for n in sweep.rollouts_per_problem}
+    trained = {c: sweep.seeds * rollouts for c, rollouts in runs.items()}
+    drawn = {c: rollouts + sweep.seeds * sweep.evaluation_rollouts(c.rollouts_per_problem)
+             for c, rollouts in trained.items()}  # fmt: skip
+    starts, last = limits.starts(sweep), list(runs)[-1]
+    cost = price.cost(drawn, starts=starts, runs=runs)
+    if price.clocked:  # its hours hold the evaluations
+        timed = price.cost(trained, starts=starts, runs=runs)
+        tokens = {"tokens": cost["tokens"]}, {"tokens": cost["at_least"]["tokens"]}
+        cost = {**timed, **tokens[0], "at_least": {**timed["at_least"], **tokens[1]}}
     return {
         "rollouts": sweep.rollouts, "evaluation_rollouts": sweep.evaluations,
         "share": limits.trained(sweep) / limits.budget,
         "evaluation_share": limits.evaluated_for(sweep) / limits.budget,
-        "starts": (starts := limits.starts(sweep)),
+        "starts": starts,
         "start_share": limits.started_for(sweep) / limits.budget,
-        "cost": {**price.cost(drawn, starts=starts), "source": price.to_dict(list(drawn)[-1])},
+        "cost": {**cost, "source": price.to_dict(last, runs[last])},
     }  # fmt: skip
 
 
@@ -312,7 +316,8 @@ def _limits_of(
         yield notice("passes_over_data", passes=passes["final"], problems=limits.problems)
     if limits.problems and worlds.problems and limits.problems < worlds.problems / FEWER:
         yield notice("problems_fewer_than_prior", problems=limits.problems, known=worlds.problems)
-    bought = limits.budget / limits.each(sweep.problems_per_batch, sweep.rollouts_per_problem[-1])
+    largest = sweep.rollouts_per_problem[-1]
+    bought = limits.buys(sweep.problems_per_batch, largest, limits.budget)
     if bought > PRIOR_TIMES * worlds.longest:
         yield notice("beyond_prior", times=bought / worlds.longest)
     b_p, usual = sweep.problems_per_batch, worlds.problems_per_batch

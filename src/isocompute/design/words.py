@@ -6,7 +6,8 @@ import textwrap
 from collections.abc import Mapping
 from typing import Any
 
-from isocompute.answers.price import hours_words
+from isocompute.answers.machines import doubt_words, hours_words
+from isocompute.answers.steps import amounts, only
 from isocompute.domain.text import compact, singular
 
 Row = Mapping[str, Any]
@@ -257,13 +258,13 @@ def _paid(d: Row, part: Row) -> list[str]:
     """Hours, on a clock too, and money, or tokens: as far as known, evaluations included."""
     cost, out = part["cost"], list[str]()
     if cost["gpu_hours"] is not None:
-        out.append(f"{compact(cost['gpu_hours'])} GPU-hours")
+        out += amounts(only(cost, "gpu_hours"))
     if part.get("hours") is not None:
         out.append(hours_words(part["hours"]))
     if cost["usd"] is not None:
-        out.append(f"${compact(cost['usd'])}")
+        out += amounts(only(cost, "usd"))
     if cost["tokens"] is not None and (not out or d["budget"]["unit"] == "tokens"):
-        out.append(f"{compact(cost['tokens'])} tokens")
+        out += amounts(only(cost, "tokens"))
     return out
 
 
@@ -292,7 +293,9 @@ def _rate(d: Row, part: Row) -> str:
     if found is None:
         return "; GPU-hours: give --rollouts-per-gpu-hour"
     whose = {"study": "the study's rate", "sweep": "the rate of its runs"}
-    off = f", within {max(found['off'], 0.01):.0%}" if found.get("off") is not None else ""
+    off = ", evaluations in it" * bool(found.get("clocked"))
+    off += f", {found['trend']}" if found.get("trend") else ""
+    off += f", {doubt_words(found)}" if "off" in found and not found.get("trend") else ""
     untold = part["starts"] and "gpu_hours_per_start" not in source
     apart = f", starts of {d['engine']} apart" if untold else ""
     return f" ({whose.get(found['from'], 'your rate')}{off}{apart})"

@@ -73,6 +73,7 @@ class Curve:
         gpus: of which its GPU-hours are counted; None where that is not known.
         timed_on: GPUs that it trained on, where its GPU-hours are scaled to another number.
         fixed_s: then the seconds of an update that are taken not to shrink with GPUs.
+        clocked: its GPU-hours are those of a clock, which ran on while it was evaluated and saved.
         start_s: seconds in which its trainer starts and ends, once for each of its slices.
         trained_on: problems that it trained on, where the log counts its passes over them.
         micro_batch: completions per device and micro-step; None where it is not said.
@@ -103,6 +104,7 @@ class Curve:
     gpus: int | None = None
     timed_on: int | None = None
     fixed_s: float = 0.0
+    clocked: bool = False
     start_s: float | None = None
     trained_on: int | None = None
     micro_batch: int | None = None

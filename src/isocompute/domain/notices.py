@@ -232,6 +232,9 @@ TABLES: Mapping[str, Mapping[str, Template]] = {
         "gpus_scaled": _caution(
             "Times were measured on {known}. On {gpus}, {how}: no run has shown it.",
             "Time ten updates of the plan on {gpus} GPUs, then pass --rollouts-per-gpu-hour."),
+        "cost_grows": _note(
+            "{trend} in your runs: the plan costs {stay} if they stay so, {go} if that goes on.",
+            "The larger is held by the budget, if it is paid."),
         "tokens_measured": _note(
             "Tokens are counted at {tokens:k} per rollout, as in the sweep.",
             "Pass --tokens-per-rollout if yours differ."),

@@ -18,6 +18,7 @@ from isocompute.importers.runs import ImportedRun
 from isocompute.importers.shared import ENOUGH, scores_of
 
 _NAMED = ("problems_per_batch", "rollouts_per_problem", "steps", "seed")
+_SAID = ("facts", "score_range", "evaluation_problems", "gpu_s_per_step", "pace", "clocked")
 
 
 def settle_again(
@@ -47,8 +48,7 @@ def alike(a: ImportedRun, b: ImportedRun) -> bool:
     return (
         a.name == b.name
         and all(getattr(a, name) == getattr(b, name) for name in _NAMED)
-        and (p.facts, p.score_range, p.evaluation_problems, p.gpu_s_per_step)
-        == (q.facts, q.score_range, q.evaluation_problems, q.gpu_s_per_step)
+        and all(getattr(p, name) == getattr(q, name) for name in _SAID)
         and [(s.metric, s.problem_set, s.split) for s in a.series]
         == [(s.metric, s.problem_set, s.split) for s in b.series]
         and all(
@@ -74,7 +74,8 @@ def changes(new: ImportedRun, old: ImportedRun) -> str:
             for r in (old, new)]  # fmt: skip
     if ends[0] != ends[1]:
         return f"{ends[0]} -> {ends[1]} updates"
-    timed = old.provenance.gpu_s_per_step != new.provenance.gpu_s_per_step
+    timed = any(getattr(old.provenance, name) != getattr(new.provenance, name)
+                for name in ("gpu_s_per_step", "pace", "clocked"))  # fmt: skip
     return "GPU-hours of an update" if timed else ""
 
 

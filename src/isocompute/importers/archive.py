@@ -342,4 +342,5 @@ def _provenance(kept: dict[str, Any]) -> Provenance:
     for name in ("inferred", "unread", "likely", "beside_loss", "score_range", "rates"):
         if known.get(name) is not None:
             known[name] = tuple(known[name])
+    known["pace"] = tuple((int(step), float(share)) for step, share in known.get("pace", ()))
     return Provenance(**known)

@@ -54,7 +54,7 @@ from isocompute.importers.scored import Evidence
 from isocompute.importers.settings import Settings
 from isocompute.importers.split_names import measured
 from isocompute.importers.steps import BEFORE, EARLIEST_FIRST, FROM_ZERO, OWN, Counters
-from isocompute.importers.timing import gpu_seconds_per_step, seconds_per_step
+from isocompute.importers.timing import pace, timed
 
 MAX_UNREAD = 200
 _N = "rollouts_per_problem"
@@ -203,7 +203,7 @@ def conclude(
         c.counters.infer(line)
     provenance, gpus = provenance or provenance_of(path, source), c.settings.gpus
     gpus = gpus or gpus_of(c.config)
-    if gpus is None and (gpus := processes_of(c.config)) and seconds_per_step(c.side):
+    if gpus is None and (gpus := processes_of(c.config)) and pace(c.side):
         c.counters.infer(f"gpus={gpus}: one for each process")
     unread, keys = [*c.unread], c.unread[:MAX_UNREAD]
     of_units = [one for key in c.config if (unit := unit_of(key, c.config)) for one in (key, unit)]
@@ -226,8 +226,7 @@ def conclude(
             likely=tuple(clean_text(k, 80) for k in c.evidence.likely(keys)),
             beside_loss=tuple(clean_text(k, 80) for k in c.evidence.beside_loss(keys)),
             begins=None if c.first is None else max(c.first - begins, 0),
-            s_per_step=seconds_per_step(c.side),
-            gpu_s_per_step=gpu_seconds_per_step(c.side, gpus),
+            **timed(c.side, gpus),
             passes_per_step=passes_per_step(c.side[EPOCH]), rates=rate_span(c.side["rate"]),
             micro_batch=whole(c.config.get("per_device_train_batch_size")),
             inferred=(*c.settings.inferred, *c.counters.inferred),

@@ -28,6 +28,7 @@ from isocompute.importers.scored import (
     scores_unread,
 )
 from isocompute.importers.steps import ASSUMED
+from isocompute.importers.timing import gpu_hours
 from isocompute.importers.vocabulary import column_of
 
 _REWARDS = ("reward", "rewards", "score")  # what trainers call the whole of them
@@ -371,7 +372,8 @@ def _curve(run: ImportedRun, s: Series, keep: NDArray[np.bool_], label: str) -> 
         run=run.name, seed=run.seed, rollouts_K=s.rollouts_K[keep], score_K=s.score_K[keep],
         metric=label, problem_set=s.problem_set, split=s.split,
         tokens_K=tokens if np.isfinite(tokens).all() else None,
-        steps_K=steps_K, gpu_hours_K=None if timed is None else steps_K * timed / 3600,
+        steps_K=steps_K, clocked=told.clocked,
+        gpu_hours_K=None if timed is None else gpu_hours(steps_K, timed, told.pace),
         trials=_trials(run, s),
         n_missing=s.n_missing + int((~keep).sum()), recorded=recorded_numbers(told.facts),
         steps_assumed=any(line.endswith(ASSUMED) for line in told.inferred),

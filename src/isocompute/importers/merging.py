@@ -42,6 +42,8 @@ def merged(group: Sequence[ImportedRun]) -> ImportedRun:
         for name in ("s_per_step", "gpu_s_per_step", "passes_per_step", "rates", "micro_batch",
                      "evaluation_problems", "score_range")
     }
+    clock = next((r.provenance for r in group if r.provenance.s_per_step is not None), None)
+    said |= {name: getattr(clock or best.provenance, name) for name in ("pace", "clocked")}
     whole = replace(
         whole, provenance=replace(whole.provenance, facts=facts, **said),  # type: ignore[arg-type]  # as above
         notes=tuple(dict.fromkeys(note for r in ordered for note in r.notes)),

@@ -155,6 +155,8 @@ class Provenance:
         evaluation_problems: how many problems an evaluation has, where scores are successes.
         s_per_step: mean seconds of an update, where the log has times.
         gpu_s_per_step: mean GPU-seconds of an update, where the log has time and GPUs.
+        pace: (step, the mean seconds until then over those of all), where the log has them.
+        clocked: those times hold evaluations and checkpoints.
         passes_per_step: passes over the training problems in an update, where the log has epochs.
         rates: the learning rate of its last row and the largest, where it is logged.
         micro_batch: completions per device and micro-step, where a configuration says it (TRL).
@@ -175,6 +177,8 @@ class Provenance:
     evaluation_problems: int | None = None
     s_per_step: float | None = None
     gpu_s_per_step: float | None = None
+    pace: tuple[tuple[int, float], ...] = ()
+    clocked: bool = False
     passes_per_step: float | None = None
     rates: tuple[float, float] | None = None
     micro_batch: int | None = None

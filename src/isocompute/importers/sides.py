@@ -7,14 +7,17 @@ from math import inf
 
 from isocompute.importers.meanings import KINDS
 from isocompute.importers.reading import number
-from isocompute.importers.timing import SECONDS, THROUGHPUT
+from isocompute.importers.timing import PARTS, SECONDS, THROUGHPUT
 from isocompute.importers.vocabulary import PROMPT_KEY, TOTAL_TOKENS_KEY
 
 MAX_STEPS = 500_000  # of one kind; a long run has 1e5
 MAX_TIMED = 10_000  # steps whose seconds are averaged, 1 MB; long runs have fewer
 
 # held against B_p * n, so the first rows will do
-_CHECKS = {"total": TOTAL_TOKENS_KEY, "prompt": PROMPT_KEY, THROUGHPUT: "perf/throughput"}
+_CHECKS = {
+    "total": TOTAL_TOKENS_KEY, "prompt": PROMPT_KEY, THROUGHPUT: "perf/throughput",
+    **{f"part {name}": f"timing_s/{name}" for name in PARTS},
+}  # fmt: skip
 _ENOUGH = 20  # at half one odd step counts for two, at twice 100 logs take 2% longer
 
 

@@ -1,14 +1,30 @@
-"""How long the steps of a run took, by what trainers log, and on how many GPUs."""
+"""How long the steps of a run took, by what trainers log, and on how many GPUs.
+
+Shape legend: K evaluations.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from itertools import accumulate
+from statistics import median
+from typing import Any, NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
+FloatArray = NDArray[np.float64]
 Side = Mapping[int, float]
 
 # Seconds of one update: verl 0.9 (`timing_s/step`, `perf/time_per_step`), TRL 1.x (`step_time`).
 # Seconds since the start: TRL's last row, W&B. verl's throughput is tokens per second and GPU.
 SECONDS, SINCE, WHOLE, THROUGHPUT = "seconds", "runtime", "train_runtime", "throughput"
+TESTING, SAVING = "testing", "saving"
+# Parts of verl's steps: those that are always there, and all.
+_MAIN = ("gen", "update_actor")
+PARTS = (*_MAIN, "reward", "old_log_prob", "ref", "values", "adv", "update_critic",
+         "update_weights")  # fmt: skip
+_MOSTLY = 0.8  # of a time must be left for it to be there
 TIMING_KEYS = {
     "timing_s/step": SECONDS,
     "perf/time_per_step": SECONDS,
@@ -18,38 +34,131 @@ TIMING_KEYS = {
     "train_runtime": WHOLE,
     "train/train_runtime": WHOLE,
     "perf/throughput": THROUGHPUT,
+    "timing_s/testing": TESTING,
+    "timing_s/save_checkpoint": SAVING,
+    **{f"timing_s/{name}": f"part {name}" for name in PARTS},
 }
 
 
-def gpu_seconds_per_step(side: Mapping[str, Side], gpus: int | None) -> float | None:
-    """Mean GPU-seconds of an update; None where the log does not say time and GPUs.
+_PLACES = 32  # of a pace; half of it blurs the last octave of a long run
+# Steps that did nothing but train count alone if they are one in so many; else the first steps of
+# a run, which compile, would stand for all.
+_PLAIN = 10
+
+
+class Pace(NamedTuple):
+    """How long updates took.
 
     Args:
-        side: by kind ("seconds", "runtime", "train_runtime", "throughput", "total") the numbers
-            by step.
+        seconds: of an update, on average.
+        by_step: that average until a step, over that of all.
+        clocked: evaluations and checkpoints are in it.
+    """
+
+    seconds: float
+    by_step: tuple[tuple[int, float], ...] = ()
+    clocked: bool = False
+
+
+def timed(side: Mapping[str, Side], gpus: int | None) -> dict[str, Any]:
+    """What a record says of times.
+
+    Args:
+        side: by kind ("seconds", "runtime", "train_runtime", "throughput", "total", "testing",
+            "saving") the numbers by step.
         gpus: as the user says; None: what verl's throughput implies.
     """
-    seconds = seconds_per_step(side)
-    if seconds is None:
-        return None
+    found = pace(side)
+    if found is None:
+        return {}
     count = gpus or _gpus(side)
-    return None if count is None else seconds * count
+    return {"s_per_step": found.seconds, "pace": found.by_step, "clocked": found.clocked,
+            "gpu_s_per_step": None if count is None else found.seconds * count}  # fmt: skip
 
 
-def seconds_per_step(side: Mapping[str, Side]) -> float | None:
-    """Mean seconds of an update; None where the log has no times."""
+def pace(side: Mapping[str, Side]) -> Pace | None:
+    """Times of updates; None where the log has none.
+
+    verl's `timing_s/step` holds `timing_s/testing` from 0.2 to 0.5, and `timing_s/save_checkpoint`
+    then and since 0.7.1 (trainer/ppo/ray_trainer.py, fit, up to 0.9.1). No log names its release.
+    Steps that neither tested nor saved are training alone in all of them.
+    """
     steps = {s: v for s, v in side[SECONDS].items() if s > 0 and v > 0}
     if steps:
-        return sum(steps.values()) / len(steps)
+        testing, saving = side.get(TESTING, {}), side.get(SAVING, {})
+        plain = {s: v for s, v in steps.items() if not testing.get(s) and not saving.get(s)}
+        if len(plain) * _PLAIN >= len(steps):
+            return _paced(plain)
+        held = _held(side, steps)
+        if held is None:
+            return _paced(steps, clocked=True)
+        less = {s: v - sum(side[kind].get(s, 0.0) for kind in held) for s, v in steps.items()}
+        return _paced({s: v for s, v in less.items() if v > 0})
     whole = {s: v for s, v in side[WHOLE].items() if s > 0 and v > 0}
     if whole:
         last = max(whole)
-        return whole[last] / last
+        return Pace(whole[last] / last, clocked=True)
     since = side[SINCE]
-    if len(since) < 2 or (span := max(since) - min(since)) < 1:
+    if len(since) < 2 or (span := max(since) - (first := min(since))) < 1:
         return None
-    took = since[max(since)] - since[min(since)]
-    return took / span if took > 0 else None  # a resumed run's clock begins anew
+    took = since[max(since)] - since[first]
+    if took <= 0:  # a resumed run's clock begins anew
+        return None
+    mean = {s: (since[s] - since[first]) / (s - first) for s in sorted(since) if s > first}
+    return Pace(took / span, _places(mean, took / span), clocked=True)
+
+
+def _held(side: Mapping[str, Side], steps: Side) -> list[str] | None:
+    """Which of "testing" and "saving" a step's time holds; None where the log does not tell.
+
+    What is left of a step without its parts is one or both of them, or next to nothing.
+    """
+    testing, saving = side.get(TESTING, {}), side.get(SAVING, {})
+    if any(testing.get(s, 0.0) > v for s, v in steps.items()):
+        return []  # and then a checkpoint counts for little
+    known = [s for s in steps if all(s in side.get(f"part {name}", {}) for name in _MAIN)]
+    if not known:
+        return None
+    left = {s: steps[s] - sum(side.get(f"part {name}", {}).get(s, 0.0) for name in PARTS)
+            for s in known}  # fmt: skip
+    out = list[str]()
+    for kind, of in ((TESTING, testing), (SAVING, saving)):
+        both = [s for s in known if of.get(s)]
+        if both and median(left[s] / of[s] for s in both) > _MOSTLY:
+            out.append(kind)
+            left = {s: left[s] - of.get(s, 0.0) for s in known}
+    return out
+
+
+def _paced(steps: Side, *, clocked: bool = False) -> Pace:
+    order = sorted(steps)
+    until = accumulate(steps[s] for s in order)
+    mean = {s: total / i for i, (s, total) in enumerate(zip(order, until, strict=True), 1)}
+    return Pace(mean[order[-1]], _places(mean, mean[order[-1]]), clocked)
+
+
+def _places(mean: Side, of_all: float) -> tuple[tuple[int, float], ...]:
+    """Some of them, evenly in the logarithm of the step, over the mean of all."""
+    order, out = list(mean), dict[int, float]()
+    for i in range(_PLACES):
+        at = order[round((len(order)) ** (i / (_PLACES - 1))) - 1]
+        out[at] = mean[at] / of_all
+    return tuple(out.items())
+
+
+def gpu_hours(step_K: FloatArray, seconds: float, by_step: Sequence[Sequence[float]]) -> FloatArray:
+    """GPU-hours until some steps.
+
+    Args:
+        step_K: updates done.
+        seconds: GPU-seconds of an update, on average.
+        by_step: of a `Pace`.
+    """
+    spent_K = step_K * seconds / 3600
+    if not by_step:
+        return np.asarray(spent_K)
+    at, share = np.array(by_step, dtype=np.float64).T
+    return np.asarray(spent_K * np.interp(np.log(np.maximum(step_K, 1.0)), np.log(at), share))
 
 
 def _gpus(side: Mapping[str, Side]) -> int | None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from isocompute.answers.around import PUBLISHED_MODEL, known_words
 from isocompute.answers.beside import check_words, lead_words, less_words, passes_words
-from isocompute.answers.price import clock_words
+from isocompute.answers.machines import clock_words
 from isocompute.answers.steps import (
     amounts,
     checks,
@@ -26,9 +26,9 @@ from isocompute.answers.words import (
     is_today,
     other_amounts,
     rate_origin,
-    rate_words,
     recipe_said,
     runner_up_words,
+    source_words,
     span_words,
     trained_words,
     trend_only,
@@ -309,8 +309,7 @@ def _cost(cost: Document, clock: str) -> str:
     if known["gpu_hours"] is not None:  # of tokens there is no need beside hours and money
         known["tokens"] = None
     parts = [*amounts(known), *([clock] if clock else [])]
-    rate = (cost.get("source") or {}).get("rollouts_per_gpu_hour")
-    whose = rate_words(rate).replace("your runs' times", "measured") if rate else ""
+    whose = source_words(cost).replace("your runs' times", "measured")
     said = ", ".join(parts) + (f" ({whose})" if whose else "")
     return said or "not known; give --rollouts-per-gpu-hour"
 

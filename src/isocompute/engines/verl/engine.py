@@ -92,7 +92,7 @@ class _Attempt:
         self.logs = self.folder / f"attempt-{self.attempt}"
         self.follower = Follower(
             spec, self.logs, step=at["step"], tokens=at["tokens"], started=resume is not None,
-            checks_rate=options.release >= _TRAINED,
+            checks_rate=options.release >= _TRAINED, saves_in_step=options.saves_in_step,
         )  # fmt: skip
         self.moved = resume is not None
 

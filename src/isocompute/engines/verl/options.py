@@ -89,6 +89,11 @@ class VerlOptions:
         return (int(match.group(1)), int(match.group(2))) if match else (0, 0)
 
     @property
+    def saves_in_step(self) -> bool:
+        """Whether `timing_s/step` holds the checkpoint, as since 0.7.1 (ray_trainer.py, fit)."""
+        return [int(part) for part in re.findall(r"\d+", self.version)] >= [0, 7, 1]
+
+    @property
     def longest(self) -> int:
         """Tokens that the sampler must have room for; SGLang keeps one to itself."""
         return self.max_prompt_tokens + self.max_response_tokens + (

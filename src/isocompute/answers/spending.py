@@ -1,0 +1,132 @@
+"""What the rollouts of one configuration take, as its runs logged it, and how that may go on.
+
+Responses grow while a policy learns, and a rollout gets dearer. So beyond the data what is spent
+lies between two ends: a rollout goes on to take what it took at the end of the runs, or it goes on
+to change as the same power of the rollouts.
+
+Shape legend: K evaluations of a run, U places of a line.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from isocompute.domain import Configuration, Curve
+
+FloatArray = NDArray[np.float64]
+
+# The trend is that between the two halves, by their logarithm, of the last factor of so many: over
+# two it is mostly noise, over sixteen it is that of long ago.
+LAST = 4.0
+_LEAST, _MOST = -0.75, 1.0  # a cost per rollout beyond these powers is a broken log, no trend
+_SAME = 1e-6  # of a power: round-off of constant lengths
+# Ends nearer than this are one figure; logs of one kind of machine differ by as much.
+APART = 1.03
+_WIDE, _HALVED = 4.0, 40  # decades, and how often they are: to a hundred-billionth
+_FAR = 100.0  # decades, whose square a float holds
+
+
+@dataclass(frozen=True)
+class Spent:
+    """A line of log10 of what is spent over log10 of rollouts.
+
+    Args:
+        at_U, spent_U: what was logged.
+        now: what a rollout takes at its end, in the mean of all.
+        growth: the power of the rollouts by which that changes.
+    """
+
+    at_U: FloatArray
+    spent_U: FloatArray
+    now: float = 1.0
+    growth: float = 0.0
+
+    @property
+    def end(self) -> float:
+        """Rollouts that were logged."""
+        return float(10 ** self.at_U[-1])
+
+    def of(self, at: FloatArray, *, low: bool = False) -> FloatArray:
+        """What log10 rollouts take; beyond the data the upper end, or the lower one."""
+        inside = np.clip(at, self.at_U[0], self.at_U[-1])
+        times = 10 ** np.clip(at - self.at_U[-1], 0.0, _FAR)
+        power = 1 + (min if low else max)(self.growth, 0.0)
+        more = np.log10(1 + self.now * (times**power - 1) / power)
+        before = np.minimum(at - self.at_U[0], 0.0)
+        return np.asarray(np.interp(inside, self.at_U, self.spent_U) + before + more)
+
+    def buys(self, spent: FloatArray) -> FloatArray:
+        """Log10 of the rollouts that log10 of an amount pays for, at the upper end."""
+        inside = np.clip(spent, self.spent_U[0], self.spent_U[-1])
+        times = 10 ** np.clip(spent - self.spent_U[-1], 0.0, _FAR)
+        power = 1 + max(self.growth, 0.0)
+        more = np.log10(1 + (times - 1) * power / self.now) / power
+        before = np.minimum(spent - self.spent_U[0], 0.0)
+        return np.asarray(np.interp(inside, self.spent_U, self.at_U) + before + more)
+
+    def each(self, rollouts: float, *, low: bool = False) -> float:
+        """What one of so many rollouts takes on average; the same as `of`, of a number and fast."""
+        at, end = math.log10(max(rollouts, 1e-300)), float(self.at_U[-1])
+        at = min(max(at, float(self.at_U[0])), end + _FAR)
+        if at <= end:
+            return float(10 ** (np.interp(at, self.at_U, self.spent_U) - at))
+        times, power = 10 ** (at - end), 1 + (min if low else max)(self.growth, 0.0)
+        more = 1 + self.now * (times**power - 1) / power
+        return float(10 ** (self.spent_U[-1] - at) * more)
+
+
+def lines(curves: Sequence[Curve], unit: str) -> dict[Configuration, Spent]:
+    """The line of each configuration, in the middle of those of its runs that have the unit."""
+    runs = defaultdict[Configuration, list[tuple[FloatArray, FloatArray]]](list)
+    for c in curves:
+        if (spent_K := c.spent(unit)) is None:
+            continue
+        known = (spent_K > 0) & np.isfinite(spent_K) & (c.rollouts_K > 0)
+        if known.any():
+            at, spent = np.log10(c.rollouts_K[known]), np.log10(spent_K[known])
+            runs[c.configuration].append((at, spent))
+    return {c: _middle(each) for c, each in runs.items()}
+
+
+def _middle(runs: Sequence[tuple[FloatArray, FloatArray]]) -> Spent:
+    at_U = np.unique(np.concatenate([at for at, _ in runs]))
+    each_RU = [np.interp(at_U, at, spent - at) for at, spent in runs]
+    # What a run says that ends early is of an earlier policy.
+    ends = [_end(*run) for run in runs if run[0][-1] >= at_U[-1] - np.log10(2)]
+    now, growth = np.median(ends, axis=0)
+    return Spent(at_U, at_U + np.median(each_RU, axis=0), float(now), float(growth))
+
+
+def _end(at_K: FloatArray, spent_K: FloatArray) -> tuple[float, float]:
+    """`now` and `growth` of a run; of a power, two parts of one ratio tell both exactly."""
+    begins = max(at_K[-1] - np.log10(LAST), at_K[0])
+    half = (at_K[-1] - begins) / 2
+    if half < np.log10(LAST) / 4 or (at_K > begins).sum() < 2:
+        return 1.0, 0.0
+    first, middle = 10 ** (np.interp([begins, begins + half], at_K, spent_K) - spent_K[-1])
+    early, late = middle - first, 1 - middle
+    if not early > 0 or not late > 0:
+        return 1.0, 0.0
+    growth = float(np.clip(np.log10(late / early) / half - 1, _LEAST, _MOST))
+    growth = 0.0 if abs(growth) < _SAME else growth
+    return late * (1 + growth) / (1 - 10 ** (-half * (1 + growth))), growth
+
+
+def solved(takes: Callable[[float], float], amount: float, near: float) -> float:
+    """The rollouts that take an amount, where more of them take more, within `_WIDE` of some."""
+    low, high = (math.log10(max(near, 1e-300)) + side for side in (-_WIDE, _WIDE))
+    for _ in range(_HALVED):
+        middle = (low + high) / 2
+        low, high = (middle, high) if takes(10**middle) <= amount else (low, middle)
+    return float(10**low)
+
+
+def apart(low: float | None, high: float | None) -> bool:
+    """Whether the two ends of a cost are worth telling apart."""
+    return bool(low and high and high > APART * low)

@@ -258,6 +258,15 @@ def numbers_of(table: pa.Table, name: str, path: Path) -> FloatArray:
         return _numbers_one_by_one(text.to_pylist(), name, path)
 
 
+def scores_of(
+    table: pa.Table, name: str, path: Path, score_range: tuple[float, float]
+) -> FloatArray:
+    """A column of scores in a range: a cell with a percent sign is a share, whatever that is."""
+    found = numbers_of(table, name, path)
+    low, high = score_range
+    return low + found * (high - low) if has_percent_signs(table, name) else found
+
+
 def as_numpy(values: pa.Array | pa.ChunkedArray, missing: float) -> NDArray[Any]:
     """Numbers or truth values; pyarrow's own `to_numpy` would import pandas (0.3 s)."""
     import pyarrow as pa

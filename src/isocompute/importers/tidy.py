@@ -30,6 +30,7 @@ from isocompute.importers.table import (
     numbers_of,
     read_table,
     rows_where,
+    scores_of,
     table_in_memory,
     texts_of,
 )
@@ -206,7 +207,9 @@ def curves_of(
         raise InputError(f"{path}: a tidy file needs at least 1 row, but it has none; add rows.")
     there = set(table.column_names)
     models = [c for c in table.column_names if plain_name(c) in MODELS and c not in where]
-    numbers = {name: numbers_of(table, name, path) for name in NUMBERS if name in there}
+    score_of = partial(scores_of, path=path, score_range=score_range)
+    numbers = {name: score_of(table, name) if name in SCORES else numbers_of(table, name, path)
+               for name in NUMBERS if name in there}  # fmt: skip
     from_logarithms(numbers, goes_by, path)
     units = texts_of(table, UNIT) if UNIT in there else None
     texts = {name: texts_of(table, name) for name in TEXTS if name in there}
@@ -215,7 +218,9 @@ def curves_of(
         check_one_model(name, *texts_of(table, name), at, path, "run" in there)
     recorded = recorded_columns(table, path)
     if (is_turned := any(one.step is not None for one in scores)):
-        numbers, texts, recorded, told = turned(table, scores, numbers, texts, recorded, path)
+        numbers, texts, recorded, told = turned(
+            table, scores, numbers, texts, recorded, path, score_range
+        )
         scores = []
         if told and say is not None:
             say(f"{path}: {told}")
@@ -224,7 +229,7 @@ def curves_of(
         mine, rows = dict(numbers), len(next(iter(numbers.values()), np.zeros(table.num_rows)))
         words = dict(texts)
         if one.column in there:
-            mine["score"] = numbers_of(table, one.column, path)
+            mine["score"] = score_of(table, one.column)
         mapped = settings.columns.get(goes_by.get(one.column, "").strip())
         if mapped is not None and mapped.errors:
             mine["score"] = of_errors(mine["score"], f"{path}: {goes_by[one.column].strip()}")

@@ -54,11 +54,14 @@ def check_numbers(
     ) -> None:
         if bad.any():
             row = int(bad.argmax())
+            percent = len(seen) > 0 and seen[0] >= 0 and 10 < seen[1] <= 100
+            words = ("0", "100") if percent else ("LOW", "HIGH")
             raise InputError(
                 f"{path}: `{name}` must be {rule}, but row {row + 1} has "
-                f"{numbers[name][row]:g} ({int(bad.sum())} such rows); {cure}.",
-                options=("--range", "LOW", "HIGH") if seen else (),
-                trial=("--range", *map(repr, seen)) if seen else (),
+                f"{numbers[name][row]:g} ({int(bad.sum())} such rows); {cure}"
+                f"{', for percent --range 0 100' if percent else ''}.",
+                options=("--range", *words) if seen else (),
+                trial=("--range", *(words if percent else map(repr, seen))) if seen else (),
             )
 
     for name in ("problems_per_batch", "rollouts_per_problem"):

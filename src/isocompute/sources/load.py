@@ -32,7 +32,7 @@ from isocompute.importers.repetitions import (
     unsaid,
 )
 from isocompute.importers.runs import ImportedRun
-from isocompute.importers.scale import PLAIN, require_range, rescaled
+from isocompute.importers.scale import PLAIN, refuse_two_units, require_range, rescaled
 from isocompute.importers.tables import tables_or_runs
 from isocompute.importers.tidy import IN_MEMORY
 from isocompute.importers.workbooks import shown
@@ -268,6 +268,8 @@ def _read(asked: _Asked) -> Found:
             found = [(table, c) for table in tables for c in load_tidy(table, **how)]
             if len(tables) > 1 and "run" not in asked.where:
                 refuse_two_sweeps([_named(table, c) for table, c in found if not c.run], _ALONE)
+            for metric in {c.metric for _, c in found}:
+                refuse_two_units([c for _, c in found if c.metric == metric], asked.path)
         except InputError as error:
             error.args = (shown(str(error)),)
             raise

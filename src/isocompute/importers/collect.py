@@ -114,7 +114,7 @@ class Collector:
 
     def configure_beside(self, path: Path, *, alone: bool = True) -> None:
         """Take the configuration beside a log that is of this run, `alone` in it or one of many."""
-        if self._described.look_beside(path, self.name, alone=alone):
+        if self._described.look_beside(path, self.name, self.settings.within, alone=alone):
             beside = self._described.beside
             self.counters.infer(f"configuration: read from {beside} beside the log")
 

@@ -29,7 +29,7 @@ _COLUMNS = {**_SHORT, "batch_size": "responses_per_batch"}  # B = B_p * n, as in
 ERRORS = re.compile(
     r"(?:^|[/_.-])(?:errors?|err|failures?|fail|wrong|[cw]er)(?:[/_.-]?(?:rates?|mean))?$", re.I
 )
-_OWN = ("inferred", "named", "assumed", "by_n")  # not to be set
+_OWN = ("inferred", "named", "assumed", "by_n", "within")  # not to be set
 _METRIC = re.compile(r"(?P<kind>[A-Za-z_][\w-]*?)(?:@(?P<k>[1-9][0-9]{0,5}))?(?::(?P<est>[a-z]+))?")
 
 
@@ -76,6 +76,7 @@ class Settings:
         inferred: what `pattern` found, in words; not to be set.
         named: what it found; not to be set.
         assumed: settings for which some number stands, to see what else is asked; not to be set.
+        within: the folder that was given, in which a run's configuration may lie; not to be set.
 
     Raises:
         InputError: on a number that is not whole, or a placeholder that is not known.
@@ -103,6 +104,7 @@ class Settings:
     by_n: Mapping[int, int] = field(default_factory=dict)
     named: frozenset[str] = frozenset()
     assumed: frozenset[str] = frozenset()
+    within: Path | None = None
 
     def __post_init__(self) -> None:
         for name in _WHOLE:

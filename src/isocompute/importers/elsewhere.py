@@ -1,0 +1,78 @@
+"""The configuration of a run somewhere in the folder that was given, known by what it says.
+
+`recipes/a.yaml` with `output_dir: outputs/RUN` is RUN's, wherever its log lies.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from pathlib import Path
+
+from isocompute.importers.configuration import configuration
+
+_NAMED_IN = ("wandb_run_name", "wb_run_name", "run_name", "exp_name", "experiment_name")
+_PLACED_IN = ("output_dir", "output_path", "default_local_dir", "log_dir", "log_path", "logging_dir",
+              "save_path", "save_dir", "ckpt_path", "checkpoint_dir")  # fmt: skip
+_ENDINGS = (".yaml", ".yml", ".toml", ".json")
+_MOST, _LONGEST = 2_000, 1 << 16  # files; bytes of one: a log is longer
+_NOT_OURS = ("wandb", "mlruns", "node_modules", "site-packages")
+_TELLING = re.compile(r"[a-z].*[-_.0-9]|[-_.0-9].*[a-z]", re.I)  # `grpo` may be any word of it
+
+
+def is_telling(run: str) -> bool:
+    """Whether a run's name is no plain word or number, which may stand anywhere."""
+    return _TELLING.search(run) is not None
+
+
+def names_in(config: Mapping[str, object]) -> set[str]:
+    """What a configuration calls its run."""
+    return {str(v) for k, v in config.items() if k.rpartition(".")[2] in _NAMED_IN}
+
+
+def configuration_elsewhere(
+    path: Path, run: str, within: Path, content: Callable[[Path], dict[str, object]]
+) -> tuple[str, dict[str, object]] | None:
+    """The one file of settings that names a run, or the folder of its outputs; None else.
+
+    Args:
+        path: of the log.
+        run: its name.
+        within: the folder that is looked through.
+        content: reads such a file.
+    """
+    if not is_telling(run):
+        return None
+    found = dict[Path, dict[str, object]]()
+    for file, text in configurations_in(within):
+        if run in text and file != path and _is_of(said := content(file), run):
+            found[file] = said
+    if len(found) != 1:
+        return None
+    ((file, said),) = found.items()
+    return os.path.relpath(file, path.parent), said
+
+
+def _is_of(said: Mapping[str, object], run: str) -> bool:
+    places = {str(v).rstrip("/").rpartition("/")[2] for k, v in said.items()
+              if k.rpartition(".")[2] in _PLACED_IN}  # fmt: skip
+    found = configuration(said)
+    told = found.problems_per_batch or found.rollouts_per_problem or found.notes
+    return run in names_in(said) | places and bool(told)
+
+
+@lru_cache(maxsize=1)
+def configurations_in(within: Path) -> list[tuple[Path, str]]:
+    """Files below a folder that may hold settings, with their text; none where they are many."""
+    found = list[tuple[Path, str]]()
+    for parent, folders, names in os.walk(within):
+        folders[:] = sorted(f for f in folders if f not in _NOT_OURS and f[0] != ".")
+        for name in sorted(n for n in names if n.endswith(_ENDINGS)):
+            file = Path(parent, name)
+            if file.is_file() and file.stat().st_size <= _LONGEST:
+                found.append((file, file.read_text("utf-8", "replace")))
+            if len(found) > _MOST:
+                return []
+    return found

@@ -11,6 +11,7 @@ from isocompute.errors import InputError
 from isocompute.importers.called import (
     YOURS,
     by_maps,
+    counts_problems,
     counts_step,
     is_batch,
     is_called,
@@ -210,6 +211,7 @@ def first_error(runs: Sequence[ImportedRun]) -> str:
     return "" if error is None else f" (line {error.line}: {error.reason})"
 
 
+_COUNT = re.compile(r"(?:^|_)(?:correct|solved|passed)$", re.I)
 _OF_RESULTS = frozenset(("benchmark", "dataset", "eval_set", "task"))  # whose rows are evaluations
 
 
@@ -230,6 +232,8 @@ def likely_columns(header: Sequence[str], missing: Sequence[str]) -> dict[str, s
             told = "" if said == "KEY" else said
         else:
             told = next((c for c in free if is_called(c, name)), "")
+            if told and counts_problems(told) and any(map(_COUNT.search, free)):
+                told = ""  # of the evaluation, as what was correct in it
             if not told and name == "problems_per_batch":
                 told = next((c for c in free if is_batch(c)), "")
         if told:

@@ -332,7 +332,9 @@ def _counted_problems(c: Collected, n: int | None) -> int | None:
 def _check_batch(c: Collected, b_p: int | None, n: int | None, *, given: bool) -> None:
     """B_p * n against the tokens of a step, where a log has both (verl), and its counts."""
     side, batch = c.side, None if b_p is None or n is None else b_p * n
-    text = checks.tokens_disagree(batch, side["total"], side["prompt"], side["length"])
+    text = checks.tokens_disagree(
+        batch, side["total"], side["prompt"], side["length"], given=given
+    )
     if text is not None and given:
         raise UnclearError(f"run {c.name}: {checks.B_P_OFF.format(text)}")
     if text is not None:

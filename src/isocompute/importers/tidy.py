@@ -13,6 +13,8 @@ from numpy.typing import NDArray
 
 from isocompute.domain import Curve
 from isocompute.errors import InputError
+from isocompute.importers.beside import configuration_in_table, tables_of
+from isocompute.importers.called import counts_problems
 from isocompute.importers.configuration import MODELS, configuration, problems_of
 from isocompute.importers.headers import head_of
 from isocompute.importers.plain_words import RESPONSES, counted_in
@@ -50,6 +52,7 @@ from isocompute.importers.tidy_checks import (
     check_numbers,
     check_one_model,
     check_one_rate,
+    check_problems,
     check_rivals,
 )
 from isocompute.importers.tidy_columns import (
@@ -187,8 +190,8 @@ def curves_of(
         if not names:
             unsaid = [name for name in REQUIRED if getattr(settings, name, None) is None]
             raise not_there(path, unsaid, header, settings)
-        models = (c for c in columns if plain_name(c.strip()) in MODELS)
-        names |= {c: c.strip() for c in models if c not in names}
+        more = (c for c in columns if plain_name(c.strip()) in MODELS or counts_problems(c))
+        names |= {c: c.strip() for c in more if c not in names}
         if "steps" in names.values() and settings.step is None:
             at = (c for c in columns if c not in names and MEASURED_AT.search(plain_name(c)))
             names |= dict.fromkeys([*at][:1], _MEASURED)
@@ -196,7 +199,7 @@ def curves_of(
         check_rivals(header, names, path)
         check_units(goes_by, path)
         if not (scores or "score" in goes_by):  # before a cell is read: all that will be asked for
-            raise not_there(path, _unsaid(goes_by, settings), header, settings)
+            raise not_there(path, _unsaid(goes_by, settings, path), header, settings)
         return names
 
     filled_by = list[str]()
@@ -237,6 +240,7 @@ def curves_of(
             if name not in words and (word := getattr(one.settings, name)) is not None:
                 words[name] = (np.zeros(rows, dtype=np.int64), [word])
         _from_names(mine, words, one.settings)
+        _from_table_beside(mine, words, path, say)
         for name in SETTINGS:
             value = getattr(one.settings, name)
             if name not in mine and value is not None:
@@ -246,6 +250,9 @@ def curves_of(
             mine["rollouts"] = (
                 mine["problems_per_batch"] * mine["rollouts_per_problem"] * mine["steps"]
             )
+        for column in (c for c in table.column_names if counts_problems(c) and not is_turned):
+            if column not in where and "score" in mine:
+                check_problems(column, numbers_of(table, column, path), mine, words, path)
         filled = 0
         if _MEASURED in goes_by and {"score", "steps"} <= set(mine) and not is_turned:
             at = numbers_of(table, _MEASURED, path)
@@ -305,8 +312,13 @@ def curves_of(
     return of_evaluations(curves, path, say)
 
 
-def _unsaid(there: Mapping[str, str], settings: Settings) -> list[str]:
+def _unsaid(there: Mapping[str, str], settings: Settings, path: Path) -> list[str]:
     """What a table must hold, and neither its columns nor the settings say."""
+    if "run" in there and path.is_file():
+        rows = [configuration(row) for table in tables_of(path.parent).values()
+                for row in table.values()]  # fmt: skip
+        said = [name for name in SETTINGS if rows and all(getattr(row, name) for row in rows)]
+        there = {**there, **dict.fromkeys(said, "")}
     missing = [n for n in REQUIRED if n not in there and getattr(settings, n, None) is None]
     made = {"problems_per_batch": RESPONSES, **{name: log for log, name in LOG2.items()}}
     if settings.pattern is not None and "run" in there:
@@ -355,6 +367,24 @@ def _from_names(
         said = [getattr(one, name) for one in found]
         if name not in numbers and said and None not in said:
             numbers[name] = np.array(said, dtype=np.float64)[codes]
+
+
+def _from_table_beside(
+    numbers: dict[str, FloatArray], texts: dict[str, tuple[NDArray[np.int64], list[str]]],
+    path: Path, say: Callable[[str], None] | None,
+) -> None:
+    """Take what a table of runs beside this one says of all of its runs."""
+    if "run" not in texts or not path.is_file() or set(SETTINGS) <= set(numbers):
+        return
+    codes, names = texts["run"]
+    rows = [configuration_in_table(path, name) for name in names]
+    said = [configuration(row[1]) for row in rows if row is not None]
+    for name in SETTINGS if len(said) == len(names) else ():
+        values = [getattr(one, name) for one in said]
+        if name not in numbers and None not in values:
+            numbers[name] = np.array(values, dtype=np.float64)[codes]
+            if say is not None and rows[0] is not None:
+                say(f"{path}: {name}: read from {rows[0][0]} beside it")
 
 
 def _select(table: pa.Table, where: Mapping[str, str], path: Path) -> pa.Table:

@@ -8,6 +8,7 @@ know how, this module in which order.
 from __future__ import annotations
 
 from array import array
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -23,7 +24,7 @@ from isocompute.importers.cadence import (
     counts_responses,
     spread,
 )
-from isocompute.importers.called import is_batch, is_called
+from isocompute.importers.called import is_batch, is_called, several_problems
 from isocompute.importers.configuration import (
     Found,
     facts_of,
@@ -80,6 +81,7 @@ class Collected:
     extras: dict[str, str]
     unread: list[str]  # keys of rows that were not understood
     evidence: Evidence  # what they hold
+    problems: dict[str, Counter[int]]  # of how many the scores of a row are, in how many rows
     perhaps: dict[str, dict[int, int]]  # what may be B_p or n: value -> first step
     drawn_by: str  # the key of a count that B_p * n * step is held against
     says_split: bool  # its rows do, in a key of their own
@@ -102,6 +104,7 @@ def conclude(
     for points in (p for p in c.points if p.column.errors):
         points.value = array("d", of_errors(np.array(points.value), f"{path}: {points.key}"))
     _told_by_name(c, path)
+    _of_one_number(c, f"{path}: run {c.name}")
     for text in found.notes:
         if c.settings.problems_per_batch is None or not text.startswith("B_p is "):
             c.note(text)
@@ -148,6 +151,7 @@ def conclude(
     planned = c.settings.steps or found.steps or cadence.planned
     what = f"{path}: run {c.name}"
     batch = None if b_p is None or n is None else b_p * n
+    iterations = _iterations(c)
     if batch and not c.settings.assumed and (key := counts_responses(
         c.points, batch, planned, c.settings, what, c.counters.rollouts,
         told=c.counters.counts(batch),
@@ -168,7 +172,7 @@ def conclude(
             found.problems_per_batch, found.rollouts_per_problem
         ))  # fmt: skip
     compute = Compute(
-        batch=batch, updates_per_batch=found.updates_per_batch, window=found.window,
+        batch=batch, updates_per_batch=iterations, window=found.window,
         tokens=after_rows(c.side["tokens"]), lengths=c.side["length"],
         rollouts=after_rows(c.side["rollouts"]), batches=_batches(c, found, b_p),
     )
@@ -205,7 +209,10 @@ def conclude(
     gpus = gpus or gpus_of(c.config)
     if gpus is None and (gpus := processes_of(c.config)) and seconds_per_step(c.side):
         c.counters.infer(f"gpus={gpus}: one for each process")
-    unread, keys = [*c.unread], c.unread[:MAX_UNREAD]
+    of_scores = {key for key, rows in c.problems.items()
+                 if len(rows) > 1 or rows.total() < c.n_rows}  # not of a batch
+    unread = [key for key in c.unread if key not in of_scores]
+    keys = unread[:MAX_UNREAD]
     of_units = [one for key in c.config if (unit := unit_of(key, c.config)) for one in (key, unit)]
     for name in (name for name in ("problems_per_batch", "rollouts_per_problem")
                  if values[name] is None):  # what may be meant, in the configuration
@@ -244,6 +251,18 @@ def _told_by_name(c: Collected, path: Path) -> None:
             points.column = replace(points.column, split=of.split)
         if of.problem_set and not points.column.problem_set:
             points.column = replace(points.column, problem_set=clean_text(of.problem_set))
+
+
+def _of_one_number(c: Collected, what: str) -> None:
+    """Refuse scores of several numbers of problems, unless the user says which are meant."""
+    for key, rows in c.problems.items():
+        if (told := several_problems(rows, key)) and (own := c.settings.evaluation_problems):
+            c.counters.infer(f"score: {rows.total() - rows[own]} rows of other numbers of problems "
+                             f"than {own} ({key}) are left out")  # fmt: skip
+        elif told:
+            told = f"{what}: {told}; choose with --set evaluation_problems={max(rows)}, or another."
+            raise UnclearError(told, options=("--set", "evaluation_problems=PROBLEMS"),
+                               trial=("--set", f"evaluation_problems={max(rows)}"))
 
 
 def _beginning(c: Collected, what: str, planned: int | None) -> tuple[int, int | None]:
@@ -314,6 +333,21 @@ def _settle_steps(c: Collected, path: Path, planned: int | None) -> None:
         first_length=c.first_length or c.n_rows + 1, planned=planned, calls=c.counters.calls,
     ):
         c.counters.infer(line)
+
+
+def _iterations(c: Collected) -> int:
+    """Updates that a batch serves; TRL counts the optimizer's steps, and may not say it."""
+    own, told = c.found.updates_per_batch, c.settings.num_iterations
+    if "num_generations" in c.config or c.found.updates_per_batch > 1:
+        if told not in (None, own):
+            c.note(f"the log says num_iterations={own}, the setting {told}: the log's is used")
+        return own
+    if told is None and any(p.column.trainer == "trl" and p.step for p in c.points):
+        c.counters.infer(
+            "num_iterations: taken as 1, since no arguments of TRL are there; where a batch of "
+            "rollouts serves several steps, add --set num_iterations=2 with your own number"
+        )
+    return told or own
 
 
 def _counted_problems(c: Collected, n: int | None) -> int | None:

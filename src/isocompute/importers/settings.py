@@ -19,7 +19,7 @@ from isocompute.importers.runs import FROM_NAME, Metric
 
 _WHOLE = (
     "problems_per_batch", "rollouts_per_problem", "steps", "seed", "evaluation_samples",
-    "evaluation_problems", "gpus", "processes", "begins",
+    "evaluation_problems", "gpus", "processes", "begins", "num_iterations",
 )
 _MEANT = ("problems_per_batch", "rollouts_per_problem", "batch_size", "rollouts", "steps", "score",
           "problems_sampled", "seed", "run", *LOG2)  # fmt: skip
@@ -59,10 +59,11 @@ class Settings:
             the noise of a score follows from.
         gpus: of a run, where the log has times and does not say on how many.
         processes: that trained a run, where the log has the batch of each alone.
+        num_iterations: steps that a batch of rollouts serves, where TRL's log does not say it.
         learning_rate: of a run whose log holds none.
         begins: the step from which a run's own updates count, where it went on from another run's
             checkpoint and its log with that run's counter; 0: all of them are its own.
-        pattern: names of files, runs or folders with placeholders for the nine above, for example
+        pattern: names of files, runs or folders with placeholders for those above, for example
             "bp{problems_per_batch}_n{rollouts_per_problem}": found anywhere in them, and across
             folders where it holds a slash; a star is anything within a name, and at the end
             "[_s{seed}]" a seed that some of them say.
@@ -91,6 +92,7 @@ class Settings:
     gpus: int | None = None
     processes: int | None = None
     begins: int | None = None
+    num_iterations: int | None = None
     learning_rate: float | None = None
     pattern: str | None = None
     run: str | None = None

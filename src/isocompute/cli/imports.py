@@ -199,7 +199,8 @@ def preview_lines(
     if options.range is not None:
         words += ["--range", *(f"{value:g}" for value in options.range)]
     count = f"{len(runs)} run{'' if len(runs) == 1 else 's'} read; nothing was written"
-    lines = [count, *_read_lines(runs), *_seeds(runs), *(f"It will be asked: {one}" for one in asked)]
+    lines = [count, *_read_lines(runs), *_seeds(runs)]
+    lines += [f"It will be asked: {one}" for one in asked]
     later = [one for one in asked if {*one.options} & {*_OF_FIT}]
     words += [word for one in asked if one not in later for word in one.options]
     lines.append(f"To import{yours(words)}: {shlex.join(words)}")

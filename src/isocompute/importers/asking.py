@@ -21,7 +21,7 @@ from isocompute.importers.called import (
 from isocompute.importers.names import alike_under, number_in, pattern_for, per_rollout, perhaps_of
 from isocompute.importers.plain_words import unit_of
 from isocompute.importers.questions import ASSUME, is_open
-from isocompute.importers.runs import ImportedRun
+from isocompute.importers.runs import TAKEN_ONCE, ImportedRun
 from isocompute.importers.scored import likely_key
 
 _N = "rollouts_per_problem"
@@ -72,6 +72,9 @@ def _with_seed(cure: Cure, runs: Sequence[ImportedRun]) -> Cure:
     if not named and (named := pattern_for(runs, seed_alone=True) or "") and "{seed}" in named:
         text += f"; and --set pattern='{named}', as the names seem to say"
         options = [*options, "--set", f"pattern={named}"]
+    if any(TAKEN_ONCE in line for run in runs for line in run.provenance.inferred):
+        text += ("; and --set num_iterations=K where a batch of rollouts serves several steps (it "
+                 "is taken as 1)")  # fmt: skip
     if told := perhaps_of(named):
         text += f" ({told})"
     if (twins := alike_under(named, runs)) is not None and "{seed}" not in named:

@@ -38,10 +38,15 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 
-from isocompute.errors import InputError
 from isocompute.importers.called import may_be_setting
 from isocompute.importers.configuration import configuration, processes_of
-from isocompute.importers.elsewhere import configuration_elsewhere, is_telling, names_in
+from isocompute.importers.elsewhere import (
+    configuration_elsewhere,
+    content,
+    is_telling,
+    names_in,
+    tells,
+)
 from isocompute.importers.headers import head_of
 from isocompute.importers.listed import NAMING, runs_listed
 from isocompute.importers.reading import (
@@ -51,7 +56,6 @@ from isocompute.importers.reading import (
     folder_name,
     parse_json,
     run_name,
-    unwrapped,
 )
 from isocompute.importers.split_names import is_of_folder, job_of, split_folder
 
@@ -65,16 +69,12 @@ _FILES = (
 # more there
 _LEVELS = 4
 _MOST_FILES, _MOST_RUNS = 20_000, 1_000  # of a job's folder; a home may be above
-# prime-rl's orchestrator writes its own part alone
-_ORCHESTRATOR = ("orch", "orchestrator")
 # of the log that they are named for
 _OF_A_LOG = (
     ".json", ".yaml", ".yml", ".config.json", ".config.yaml", ".config.yml", "_config.json",
     "_config.yaml", "-config.json", "-config.yaml",
 )
 _HISTORY = re.compile(r"[-_. ]history$")  # what scripts add to the name of a run
-# a start that trains nothing overwrites the file of the one before (EasyR1, verl: trainer.val_only)
-_TRAINS_NOTHING = re.compile(r"(?:^|[._])(?:val|eval|evaluate|test)_only$")
 _COUNTERS = {"step", "rollouts", "score", "metric"}
 _CONFIGURATIONS = re.compile(r"(?:\w+[-_])?conf(?:ig)?s?", re.I)  # a folder of them
 _SECTION = re.compile(r"^(?:params|parameters|config|hparams)[./]")  # Neptune, MLflow
@@ -131,9 +131,7 @@ def _in_folder(
         if file == path or file.stat().st_size > MAX_LINE_BYTES:
             continue
         config = content(file)
-        found = configuration(config)
-        known = found.problems_per_batch or found.rollouts_per_problem or found.notes
-        if not known and not any(may_be_setting(key) for key in config):
+        if not tells(config) and not any(may_be_setting(key) for key in config):
             continue
         if not whose or name in own or home != path.parent or _is_its_own(path):
             return name, config
@@ -218,8 +216,8 @@ def configuration_named(
     if len(own) == 1:
         return os.path.relpath(own[0][0] / own[0][1][0], path.parent), own[0][1][1]
     run = _HISTORY.sub("", run)
-    launched = configuration_launched(path, run, _LEVELS)
-    return launched or (configuration_elsewhere(path, run, within, content) if within else None)
+    launched = configuration_launched(path, run, _LEVELS, within)
+    return launched or (configuration_elsewhere(path, run, within) if within else None)
 
 
 @lru_cache(maxsize=16)
@@ -354,44 +352,6 @@ def _opened(row: dict[str, str]) -> dict[str, object]:
     except (ValueError, SyntaxError, MemoryError, RecursionError):
         found = parse_json(whole)[0]
     return {key: value for key, value in flatten(found).items() if value is not None}
-
-
-def content(file: Path) -> dict[str, object]:
-    """A configuration file, flat; empty where it cannot be read."""
-    value: object = None
-    if file.suffix == ".json":
-        value, _ = parse_json(file.read_bytes())
-        if file.stem in _ORCHESTRATOR and isinstance(value, dict):
-            value = {"orchestrator": value, **value}
-        if isinstance(value, list):  # Comet's
-            value = {
-                str(row.get("name")): row.get("valueCurrent")
-                for row in value if isinstance(row, dict)
-            }
-    elif file.suffix == ".toml":
-        import tomllib
-
-        try:
-            value = tomllib.loads(file.read_text("utf-8", "replace"))
-        except (tomllib.TOMLDecodeError, RecursionError):
-            return {}
-        if file.stem in _ORCHESTRATOR:
-            value = {"orchestrator": value, **value}
-    else:  # most logs have none beside them
-        from isocompute.study.yaml12 import read_yaml
-
-        try:
-            value = read_yaml(file)
-        except InputError:
-            return {}
-        if isinstance(value, Mapping):  # W&B: {"lr": {"value": 1e-6, "desc": null}}
-            value = {k: v for k, v in value.items() if k not in ("_wandb", "wandb_version")}
-    flat = flatten(unwrapped(value))
-    if any(_TRAINS_NOTHING.search(key) and flat[key] is True for key in flat):
-        return {}
-    if "trl.num_generations" in flat and "micro_batch_size" in flat:  # axolotl's words for TRL's
-        flat.setdefault("per_device_train_batch_size", flat["micro_batch_size"])
-    return flat
 
 
 def _is_its_own(path: Path) -> bool:

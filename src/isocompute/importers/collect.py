@@ -30,7 +30,7 @@ from isocompute.importers.meanings import (
     meaning_of,
     split_said,
 )
-from isocompute.importers.points import Points, at_policy, of_one_set
+from isocompute.importers.points import Points, at_policy, of_one_set, of_problems
 from isocompute.importers.reading import clean_text, is_missing_word, number, refuse_grouped, whole
 from isocompute.importers.runs import ImportedRun, Outcomes, Provenance, UnclearError
 from isocompute.importers.scored import Evidence
@@ -166,7 +166,7 @@ class Collector:
         take_side = self._sides.take
         plan = self._plan(at, values, goes_back)
         if self._problems and (wanted := self.settings.evaluation_problems) is not None:
-            plan = self._of_problems(plan, values, wanted)
+            plan = of_problems(plan, values, self._problems, wanted)
         for key, kind in plan:
             value = values[key]
             if isinstance(kind, str):
@@ -223,15 +223,6 @@ class Collector:
                 self._sides.trained_again(step)
             self._latest[shape] = step
         return plan
-
-    def _of_problems(
-        self, plan: Sequence[tuple[str, Points | str]], values: Mapping[str, object], wanted: int
-    ) -> Sequence[tuple[str, Points | str]]:
-        """A plan without the scores of a row that says another number of problems."""
-        if all(whole(values.get(key)) in (None, wanted) for key in self._problems):
-            return plan
-        return [(key, kind) for key, kind in plan
-                if isinstance(kind, str) or kind.column.split == "train"]  # fmt: skip
 
     def _in_split(self, kind: Points | str, key: str, split: str) -> Points | str:
         """What is read of a key in rows of a split: a series of that split."""
@@ -400,22 +391,3 @@ class Collector:
         self.counters.held_against()
         for step, values, line in self._waiting:
             self.row(self.counters.at(step), values, line)
-
-
-def one_of(
-    collectors: dict[str, Collector], key: str, name: str, errors: Errors, settings: Settings, *,
-    named: bool = True,
-) -> Collector | None:
-    """The collector of one of a file's runs; None beyond those that a file may have.
-
-    Args:
-        collectors: those of the file, by key; a new run is entered.
-        key: what tells the run from others.
-        name: what it is called; where it is `named`, a pattern may find its settings there.
-        errors, settings: see `Collector`.
-    """
-    if key not in collectors:
-        if len(collectors) >= MAX_RUNS:
-            return None
-        collectors[key] = Collector(name, errors, settings.for_run(name) if named else settings)
-    return collectors[key]

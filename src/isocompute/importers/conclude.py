@@ -24,7 +24,7 @@ from isocompute.importers.cadence import (
     counts_responses,
     spread,
 )
-from isocompute.importers.called import is_batch, is_called, several_problems
+from isocompute.importers.called import is_batch, is_called
 from isocompute.importers.configuration import (
     Found,
     facts_of,
@@ -32,7 +32,15 @@ from isocompute.importers.configuration import (
     problems_of,
     processes_of,
 )
-from isocompute.importers.doubts import late_error, own_start, refuse_several, told_processes
+from isocompute.importers.doubts import (
+    iterations_of,
+    late_error,
+    merged,
+    own_start,
+    refuse_problems,
+    refuse_several,
+    told_processes,
+)
 from isocompute.importers.ledger import Errors, provenance_of
 from isocompute.importers.meanings import PROBLEMS_SAMPLED, SPLIT_IN_KEY
 from isocompute.importers.plain_words import RESPONSES, unit_of
@@ -104,7 +112,7 @@ def conclude(
     for points in (p for p in c.points if p.column.errors):
         points.value = array("d", of_errors(np.array(points.value), f"{path}: {points.key}"))
     _told_by_name(c, path)
-    _of_one_number(c, f"{path}: run {c.name}")
+    refuse_problems(c, f"{path}: run {c.name}")
     for text in found.notes:
         if c.settings.problems_per_batch is None or not text.startswith("B_p is "):
             c.note(text)
@@ -114,7 +122,7 @@ def conclude(
     if refilling is not None and not c.side["batches"] and not c.side["sampled"]:
         c.note(checks.refilled(refilling, c.unread))
     values = {
-        name: _merge(c, name, getattr(found, name))
+        name: merged(c, name, getattr(found, name))
         for name in ("problems_per_batch", "rollouts_per_problem", "steps", "seed",
                      "evaluation_samples")
     }
@@ -151,7 +159,7 @@ def conclude(
     planned = c.settings.steps or found.steps or cadence.planned
     what = f"{path}: run {c.name}"
     batch = None if b_p is None or n is None else b_p * n
-    iterations = _iterations(c)
+    iterations = iterations_of(c)
     if batch and not c.settings.assumed and (key := counts_responses(
         c.points, batch, planned, c.settings, what, c.counters.rollouts,
         told=c.counters.counts(batch),
@@ -162,7 +170,9 @@ def conclude(
         c.counters.infer(f"step: {key} counts rollouts, B_p * n = {batch} in an update")
     begins, planned = _beginning(c, what, planned)
     _count_evaluations(c, what, cadence._replace(planned=planned))
-    _settle_steps(c, path, planned)
+    _settle_steps(
+        c, path, planned, None if c.settings.begins else found.steps or cadence.planned
+    )
     if begins:
         c.side = placing.begin_at(c.points, c.side, begins)
         if values["steps"] is not None and values["steps"] > begins:
@@ -253,18 +263,6 @@ def _told_by_name(c: Collected, path: Path) -> None:
             points.column = replace(points.column, problem_set=clean_text(of.problem_set))
 
 
-def _of_one_number(c: Collected, what: str) -> None:
-    """Refuse scores of several numbers of problems, unless the user says which are meant."""
-    for key, rows in c.problems.items():
-        if (told := several_problems(rows, key)) and (own := c.settings.evaluation_problems):
-            c.counters.infer(f"score: {rows.total() - rows[own]} rows of other numbers of problems "
-                             f"than {own} ({key}) are left out")  # fmt: skip
-        elif told:
-            told = f"{what}: {told}; choose with --set evaluation_problems={max(rows)}, or another."
-            raise UnclearError(told, options=("--set", "evaluation_problems=PROBLEMS"),
-                               trial=("--set", f"evaluation_problems={max(rows)}"))
-
-
 def _beginning(c: Collected, what: str, planned: int | None) -> tuple[int, int | None]:
     """The step from which updates are its own, and the plan in the log's steps.
 
@@ -317,7 +315,9 @@ def _count_evaluations(c: Collected, what: str, cadence: Cadence) -> None:
     )
 
 
-def _settle_steps(c: Collected, path: Path, planned: int | None) -> None:
+def _settle_steps(
+    c: Collected, path: Path, planned: int | None, own_plan: int | None
+) -> None:
     """One unit for all steps, checked against the plan; counters from 0 begin at 1."""
     last = max((int(p.steps_K.max()) for p in c.points if p.step), default=0)
     elsewhere = [
@@ -327,27 +327,13 @@ def _settle_steps(c: Collected, path: Path, planned: int | None) -> None:
     trainers = {p.column.trainer for p in c.points if p.step}
     used = next((p.axis for p in c.points if p.axis and p.column.split != "train"), None)
     both = sum(len(p.step) - p.n_elsewhere for p in c.points if p.axis)
-    c.counters.settle(f"{path}: run {c.name}", last, planned, elsewhere, trainers, both, used)
+    c.counters.settle(f"{path}: run {c.name}", last, planned, elsewhere, trainers, both, used,
+                      own_plan)  # fmt: skip
     for line in placing.count_from_one(
         c.points, c.side, at_zero=c.at_zero,
         first_length=c.first_length or c.n_rows + 1, planned=planned, calls=c.counters.calls,
     ):
         c.counters.infer(line)
-
-
-def _iterations(c: Collected) -> int:
-    """Updates that a batch serves; TRL counts the optimizer's steps, and may not say it."""
-    own, told = c.found.updates_per_batch, c.settings.num_iterations
-    if "num_generations" in c.config or c.found.updates_per_batch > 1:
-        if told not in (None, own):
-            c.note(f"the log says num_iterations={own}, the setting {told}: the log's is used")
-        return own
-    if told is None and any(p.column.trainer == "trl" and p.step for p in c.points):
-        c.counters.infer(
-            "num_iterations: taken as 1, since no arguments of TRL are there; where a batch of "
-            "rollouts serves several steps, add --set num_iterations=2 with your own number"
-        )
-    return told or own
 
 
 def _counted_problems(c: Collected, n: int | None) -> int | None:
@@ -410,24 +396,3 @@ def _batches(c: Collected, found: Found, b_p: int | None) -> dict[int, float]:
         return {}
     c.counters.infer(checks.counted(problems))
     return batches
-
-
-def _merge(c: Collected, name: str, found: int | None) -> int | None:
-    given: int | None = getattr(c.settings, name)
-    if name in c.settings.assumed:
-        return given if found is None else found
-    if found is not None and given is not None and found != given:
-        if c.beside:
-            raise UnclearError(
-                f"run {c.name}: {name} must be one number, but {c.beside} beside the "
-                f"log says {found} and the setting or pattern {given}; drop the setting, or "
-                "move the file away."
-            )
-        if name in c.settings.named and name in ("problems_per_batch", _N):
-            raise UnclearError(
-                f"run {c.name}: {name} must be one number, but the log says {found} and the "
-                f"name by the pattern {given}; drop that part of the pattern, and the log's "
-                "is used."
-            )
-        c.note(f"the log says {name}={found}, the setting {given}: the log's is used")
-    return given if found is None else found

@@ -2,8 +2,8 @@
 
 `train.sh --rollout_batch_size 128 --seed 1`, `data.train_batch_size=64`, and in Python
 `GRPOConfig(num_generations=8)`. A script is of the run that it names: in its own name
-(`run-NAME.sh`), or in a word of it (`--save_path /ckpt/NAME`). One that starts several runs, also in
-a loop (`for n in 4 8; do`), says each one's in its own command.
+(`run-NAME.sh`), or in a word of it (`--save_path /ckpt/NAME`). One that starts
+several runs, also in a loop (`for n in 4 8; do`), says each one's in its own command.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from isocompute.importers.configuration import configuration
-from isocompute.importers.elsewhere import is_telling
+from isocompute.importers.elsewhere import is_telling, tells
 from isocompute.importers.names import number_in
 
 _ENDINGS = (".sh", ".bash", ".slurm", ".sbatch", ".py")
@@ -46,7 +46,7 @@ class _Script(NamedTuple):
 
 
 def configuration_launched(
-    path: Path, run: str, levels: int
+    path: Path, run: str, levels: int, within: Path | None = None
 ) -> tuple[str, Mapping[str, object]] | None:
     """The name and the settings of the one script that names a run; None where none or several do.
 
@@ -54,8 +54,11 @@ def configuration_launched(
         path: of the log.
         run: its name.
         levels: folders above the log's that are looked into.
+        within: the folder that was given: not further than the one above it.
     """
     for folder in list(path.parents)[: 1 + levels]:
+        if within is not None and folder in list(within.parents)[1:]:
+            return None
         scripts = _scripts(folder, folder.stat().st_mtime_ns)
         if not scripts:
             continue
@@ -89,9 +92,9 @@ def _scripts(folder: Path, _changed: int) -> list[_Script]:
     scripts = list[_Script]()
     for file, text in read:
         parts = [] if file.suffix == ".py" else commands_in(text)
-        several = [_Script(file, _words(one), said) for one in parts if _tells(said := said_in(one))]
+        several = [_Script(file, _words(one), said) for one in parts if tells(said := said_in(one))]
         alone = _Script(file, _words(text), said_in(text))
-        scripts += several if len(several) > 1 else [alone] if _tells(alone.said) else []
+        scripts += several if len(several) > 1 else [alone] if tells(alone.said) else []
     return scripts
 
 
@@ -144,11 +147,6 @@ def _unroll(lines: Sequence[str], known: dict[str, str], found: list[str]) -> No
 
 def _put(text: str, known: Mapping[str, str]) -> str:
     return _USED.sub(lambda use: known.get(use[1], use[0]), text)
-
-
-def _tells(said: Mapping[str, object]) -> bool:
-    found = configuration(said)
-    return bool(found.problems_per_batch or found.rollouts_per_problem or found.notes)
 
 
 def _contradicts(said: Mapping[str, object], run: str) -> bool:

@@ -6,7 +6,7 @@ Shape legend: K points of one series.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -85,6 +85,16 @@ def of_one_set(
             own = series(replace(kind.column, problem_set=name), key)
         told.append((key, own or kind))
     return told
+
+
+def of_problems(
+    plan: Sequence[tuple[str, Points | str]], values: Mapping[str, object], keys: Iterable[str],
+    wanted: int,
+) -> Sequence[tuple[str, Points | str]]:
+    """A plan without the scores of a row that says another number of problems."""
+    if all(whole(values.get(key)) in (None, wanted) for key in keys):
+        return plan
+    return [(k, kind) for k, kind in plan if isinstance(kind, str) or kind.column.split == "train"]
 
 
 def at_policy(

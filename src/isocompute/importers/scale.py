@@ -106,6 +106,11 @@ def rescaled(curves: Sequence[Curve], score_range: tuple[float, float], path: st
         for c in curves
     ]
     refuse_two_units(scaled, path)
+    if low == 0 and high >= 100 and 0 < seen[1] <= 1:
+        raise InputError(
+            f"{path}: scores must be of the range that is given, but none exceeds {seen[1]:.4g} "
+            f"under 0..{high:g}; drop --range if they are fractions."
+        )
     return scaled
 
 
@@ -117,7 +122,7 @@ def refuse_two_units(curves: Sequence[Curve], path: str) -> None:
         path: for the message.
 
     Raises:
-        InputError: names a run of each, or that all lie below 1.
+        InputError: names a run of each.
     """
     tops = [(c, c.score_range[1] * float(np.nanmax(c.score_K))) for c in curves
             if c.score_K.size and c.score_range[0] == 0 and c.score_range[1] >= 10]  # fmt: skip
@@ -130,12 +135,6 @@ def refuse_two_units(curves: Sequence[Curve], path: str) -> None:
             f"{path}: one range must hold for all runs, but {_called(one)} stays below {low:.4g} "
             f"and {_called(other)} reaches {high:.4g} under 0..{other.score_range[1]:g}; multiply "
             "the one or divide the other, or write a percent sign into its cells."
-        )
-    if small and len(small) == len(tops) and small[0][0].score_range[1] >= 100:
-        raise InputError(
-            f"{path}: scores must be of the range that is given, but none exceeds "
-            f"{max(top for _, top in small):.4g} under 0..{small[0][0].score_range[1]:g}; drop "
-            "--range if they are fractions."
         )
 
 

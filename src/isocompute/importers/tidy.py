@@ -67,7 +67,7 @@ from isocompute.importers.tidy_columns import (
     plain_name,
 )
 from isocompute.importers.tidy_curves import group, of_evaluations, told_apart
-from isocompute.importers.tidy_wide import turned, without_padding
+from isocompute.importers.tidy_wide import Texts, turned, without_padding
 from isocompute.importers.vocabulary import MEASURED_AT
 from isocompute.store.arms import matches, no_match
 
@@ -211,8 +211,8 @@ def curves_of(
     there = set(table.column_names)
     models = [c for c in table.column_names if plain_name(c) in MODELS and c not in where]
     score_of = partial(scores_of, path=path, score_range=score_range)
-    numbers = {name: score_of(table, name) if name in SCORES else numbers_of(table, name, path)
-               for name in NUMBERS if name in there}  # fmt: skip
+    numbers = {name: numbers_of(table, name, path) for name in NUMBERS if name in there}
+    numbers |= {name: score_of(table, name) for name in SCORES if name in there}
     from_logarithms(numbers, goes_by, path)
     units = texts_of(table, UNIT) if UNIT in there else None
     texts = {name: texts_of(table, name) for name in TEXTS if name in there}
@@ -330,8 +330,7 @@ def _unsaid(there: Mapping[str, str], settings: Settings, path: Path) -> list[st
 
 
 def _from_responses(
-    numbers: dict[str, FloatArray], path: Path,
-    units: tuple[NDArray[np.int64], list[str]] | None,
+    numbers: dict[str, FloatArray], path: Path, units: tuple[NDArray[np.int64], list[str]] | None
 ) -> None:
     """B_p of a batch that counts responses, where n is known; of one in units, by its rows'."""
     batch, n = numbers.pop(RESPONSES, None), numbers.get("rollouts_per_problem")
@@ -355,8 +354,7 @@ def _from_responses(
 
 
 def _from_names(
-    numbers: dict[str, FloatArray], texts: dict[str, tuple[NDArray[np.int64], list[str]]],
-    settings: Settings,
+    numbers: dict[str, FloatArray], texts: Texts, settings: Settings
 ) -> None:
     """Take what `pattern` finds in the names of runs, where all of them say it."""
     if settings.pattern is None or "run" not in texts:
@@ -370,20 +368,19 @@ def _from_names(
 
 
 def _from_table_beside(
-    numbers: dict[str, FloatArray], texts: dict[str, tuple[NDArray[np.int64], list[str]]],
-    path: Path, say: Callable[[str], None] | None,
+    numbers: dict[str, FloatArray], texts: Texts, path: Path, say: Callable[[str], None] | None
 ) -> None:
     """Take what a table of runs beside this one says of all of its runs."""
     if "run" not in texts or not path.is_file() or set(SETTINGS) <= set(numbers):
         return
     codes, names = texts["run"]
-    rows = [configuration_in_table(path, name) for name in names]
-    said = [configuration(row[1]) for row in rows if row is not None]
+    rows = [row for name in names if (row := configuration_in_table(path, name)) is not None]
+    said = [configuration(row) for _, row in rows]
     for name in SETTINGS if len(said) == len(names) else ():
         values = [getattr(one, name) for one in said]
         if name not in numbers and None not in values:
             numbers[name] = np.array(values, dtype=np.float64)[codes]
-            if say is not None and rows[0] is not None:
+            if say is not None:
                 say(f"{path}: {name}: read from {rows[0][0]} beside it")
 
 

@@ -46,8 +46,10 @@ _OF_EVALUATION = re.compile(r"(?:^|[._/])(?:evals?|evaluation|val|validation|tes
 # How many problems a score is of, beside it.
 _OF_SCORE = re.compile(
     r"(?:(?:n|num|total)_?(?:(?:eval|val|test)_?)?|(?:eval|val|test)_?(?:n|num)?_?)"
-    r"(?:problems|questions|examples|items|tasks|prompts)|(?:eval|val|test)_?size", re.I,
+    r"(?:problems|questions|examples|items|tasks)|(?:eval|val|test)_?size", re.I,
 )
+
+_SETS, _ALIKE = 8, 1.25  # numbers of problems of one run: more are a count that goes on
 
 
 def counts_problems(key: str) -> bool:
@@ -62,6 +64,11 @@ def counts_problems(key: str) -> bool:
     return _OF_SCORE.fullmatch(last) is not None and not re.search("train|rollout", section, re.I)
 
 
+def is_alike(one: int, other: int) -> bool:
+    """Whether two numbers of problems may be of one evaluation."""
+    return max(one, other) < _ALIKE * min(one, other)
+
+
 def several_problems(rows: Mapping[int, int], key: str) -> str:
     """What tells that scores are of several numbers of problems; "" where a key counts otherwise.
 
@@ -69,9 +76,12 @@ def several_problems(rows: Mapping[int, int], key: str) -> str:
         rows: number of problems -> rows with a score.
         key: that says it.
     """
-    if len(rows) < 2 or 2 * len(rows) > sum(rows.values()):
+    counts = sorted(filter(None, rows))
+    if not 1 < len(counts) <= _SETS or 2 * len(counts) > sum(rows.values()):
         return ""
-    told = " and ".join(f"{count} ({rows[count]} rows)" for count in sorted(rows)[-4:])
+    if is_alike(counts[0], counts[-1]):  # some that were not answered in time
+        return ""
+    told = " and ".join(f"{count} ({rows[count]} rows)" for count in counts[-4:])
     return f"scores of a run must be of one number of problems, but {key} says {told}"
 
 

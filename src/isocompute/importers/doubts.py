@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from isocompute.importers.called import several_problems
+from isocompute.importers.called import is_alike, several_problems
 from isocompute.importers.configuration import Found
 from isocompute.importers.placing import LATE
 from isocompute.importers.reading import whole
@@ -166,9 +166,14 @@ def refuse_several(run: str, perhaps: Mapping[str, Mapping[int, int]]) -> None:
 def refuse_problems(c: Collected, what: str) -> None:
     """Refuse scores of several numbers of problems, unless the user says which are meant."""
     for key, rows in c.problems.items():
-        if (told := several_problems(rows, key)) and (own := c.settings.evaluation_problems):
-            c.counters.infer(f"score: {rows.total() - rows[own]} rows of other numbers of problems "
-                             f"than {own} ({key}) are left out")  # fmt: skip
+        given = c.settings.evaluation_problems
+        if rows and given and not any(is_alike(count, given) for count in rows):
+            raise UnclearError(f"{what}: evaluation_problems must be what {key} says beside the "
+                               f"scores, {max(rows)}, but is {given}; correct or drop it.")
+        if (told := several_problems(rows, key)) and given:
+            left = sum(times for count, times in rows.items() if not is_alike(count, given))
+            c.counters.infer(f"score: {left} rows of other numbers of problems than {given} "
+                             f"({key}) are left out")  # fmt: skip
         elif told:
             told = f"{what}: {told}; choose with --set evaluation_problems={max(rows)}, or another."
             raise UnclearError(told, options=("--set", "evaluation_problems=PROBLEMS"),

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from isocompute.errors import InputError
 from isocompute.importers.configuration import configuration
+from isocompute.importers.names import number_in
 from isocompute.importers.reading import flatten, parse_json, unwrapped
 
 _NAMED_IN = ("wandb_run_name", "wb_run_name", "run_name", "exp_name", "experiment_name")
@@ -57,7 +58,7 @@ def configuration_elsewhere(
     if len(found) != 1:
         return None
     ((file, said),) = found.items()
-    return os.path.relpath(file, path.parent), said
+    return None if contradicts(said, run) else (os.path.relpath(file, path.parent), said)
 
 
 def _is_of(said: Mapping[str, object], run: str) -> bool:
@@ -70,6 +71,12 @@ def tells(said: Mapping[str, object]) -> bool:
     """Whether settings say B_p or n, or what may be."""
     found = configuration(said)
     return bool(found.problems_per_batch or found.rollouts_per_problem or found.notes)
+
+
+def contradicts(said: Mapping[str, object], run: str) -> bool:
+    """Whether a run's name speaks of another n: a script that was changed for the next run."""
+    n, called = configuration(said).rollouts_per_problem, number_in(run, "rollouts_per_problem")
+    return None not in (n, called) and n != called
 
 
 @lru_cache(maxsize=1)

@@ -15,9 +15,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
-from isocompute.importers.configuration import configuration
-from isocompute.importers.elsewhere import is_telling, tells
-from isocompute.importers.names import number_in
+from isocompute.importers.elsewhere import contradicts, is_telling, tells
 
 _ENDINGS = (".sh", ".bash", ".slurm", ".sbatch", ".py")
 _FOLDERS = ("", "scripts", "script", "launch", "jobs", "slurm", "sbatch", "bin", "examples")
@@ -66,7 +64,7 @@ def configuration_launched(
         found = titled or [one for one in scripts if run in one.words and is_telling(run)]
         if len({one.file for one in found}) == 1:
             said = _alike([one.said for one in found])
-            return None if _contradicts(said, run) else (
+            return None if contradicts(said, run) else (
                 os.path.relpath(found[0].file, path.parent), said
             )
         if found:
@@ -147,12 +145,6 @@ def _unroll(lines: Sequence[str], known: dict[str, str], found: list[str]) -> No
 
 def _put(text: str, known: Mapping[str, str]) -> str:
     return _USED.sub(lambda use: known.get(use[1], use[0]), text)
-
-
-def _contradicts(said: Mapping[str, object], run: str) -> bool:
-    """Whether a run's name speaks of another n: a script that was changed for the next run."""
-    n, called = configuration(said).rollouts_per_problem, number_in(run, "rollouts_per_problem")
-    return None not in (n, called) and n != called
 
 
 def _words(text: str) -> frozenset[str]:

@@ -12,6 +12,7 @@ A list of rows with steps is a log, and one of runs with their histories is (`do
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from itertools import islice
 from pathlib import Path
@@ -67,6 +68,8 @@ def _entries(file: Path) -> list[dict[str, object]]:
 
 def _in_yaml(file: Path) -> list[dict[str, object]]:
     """Runs by name under `runs`, each with what stands above them all."""
+    if not re.search(r"^runs\s*:", file.read_text("utf-8", "replace"), re.M):
+        return []
     from isocompute.study.yaml12 import read_yaml
 
     try:

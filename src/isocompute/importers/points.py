@@ -12,6 +12,7 @@ from functools import cached_property
 
 import numpy as np
 
+from isocompute.importers.called import is_alike
 from isocompute.importers.reading import whole
 from isocompute.importers.runs import FloatArray, IntArray, Series, UnclearError
 from isocompute.importers.settings import Column
@@ -88,11 +89,11 @@ def of_one_set(
 
 
 def of_problems(
-    plan: Sequence[tuple[str, Points | str]], values: Mapping[str, object], keys: Iterable[str],
-    wanted: int,
+    plan: Sequence[tuple[str, Points | str]], row: Mapping[str, object], keys: Iterable[str],
+    of: int,
 ) -> Sequence[tuple[str, Points | str]]:
-    """A plan without the scores of a row that says another number of problems."""
-    if all(whole(values.get(key)) in (None, wanted) for key in keys):
+    """A plan without scores of another number of problems."""
+    if all(is_alike(count, of) for key in keys if (count := whole(row.get(key))) is not None):
         return plan
     return [(k, kind) for k, kind in plan if isinstance(kind, str) or kind.column.split == "train"]
 

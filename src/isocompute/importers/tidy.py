@@ -315,8 +315,8 @@ def curves_of(
 def _unsaid(there: Mapping[str, str], settings: Settings, path: Path) -> list[str]:
     """What a table must hold, and neither its columns nor the settings say."""
     if "run" in there and path.is_file():
-        rows = [configuration(row) for table in tables_of(path.parent).values()
-                for row in table.values()]  # fmt: skip
+        rows = [configuration(row) for file, table in tables_of(path.parent).items()
+                for row in table.values() if file != path.name]  # fmt: skip
         said = [name for name in SETTINGS if rows and all(getattr(row, name) for row in rows)]
         there = {**there, **dict.fromkeys(said, "")}
     missing = [n for n in REQUIRED if n not in there and getattr(settings, n, None) is None]

@@ -50,6 +50,19 @@ def test_a_column_for_each_run_may_have_percent_signs_of_its_own(tmp_path: Path)
     assert [np.round(c.score_K, 9).tolist() for c in curves] == [SHARES, SHARES]
 
 
+@pytest.mark.parametrize("kind", ["string", "large_string", "dictionary"])
+def test_texts_of_a_parquet_may_have_percent_signs(tmp_path: Path, kind: str) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet
+
+    cells = pa.array([f"{100 * v:.1f}%" for v in SHARES])
+    cells = cells.dictionary_encode() if kind == "dictionary" else cells.cast(getattr(pa, kind)())
+    table = pa.table({"Held-out (%)": cells, "steps": [*AT], "problems_per_batch": [40] * len(AT),
+                      "rollouts_per_problem": [8] * len(AT)})  # fmt: skip
+    pyarrow.parquet.write_table(table, tmp_path / "t.parquet")
+    assert scores_of(tmp_path / "t.parquet") == {8: SHARES}
+
+
 def test_shares_beside_percent_stop(tmp_path: Path) -> None:
     sheet(tmp_path, 4, [f"{100 * v:.1f}" for v in SHARES])
     sheet(tmp_path, 8, [str(v) for v in SHARES])

@@ -68,6 +68,12 @@ def test_shares_beside_percent_stop(tmp_path: Path) -> None:
     sheet(tmp_path, 8, [str(v) for v in SHARES])
     with pytest.raises(InputError, match=r"one range must hold for all runs, but the run of n = 8"):
         scores_of(tmp_path)
+    import pyarrow as pa
+
+    table = pa.table({"score": [50.0, 0.5], "steps": [10, 10], "problems_per_batch": [40, 40],
+                      "rollouts_per_problem": [4, 8]})  # fmt: skip
+    with pytest.raises(InputError, match=r"one range must hold for all runs"):
+        load_curves(table, score_range=(0.0, 100.0))
     sheet(tmp_path, 8, ["0"] * len(SHARES))  # a run that never succeeds has either unit
     assert scores_of(tmp_path)[8] == [0.0] * len(SHARES)
 

@@ -268,8 +268,6 @@ def _read(asked: _Asked) -> Found:
             found = [(table, c) for table in tables for c in load_tidy(table, **how)]
             if len(tables) > 1 and "run" not in asked.where:
                 refuse_two_sweeps([_named(table, c) for table, c in found if not c.run], _ALONE)
-            for metric in {c.metric for _, c in found}:
-                refuse_two_units([c for _, c in found if c.metric == metric], asked.path)
         except InputError as error:
             error.args = (shown(str(error)),)
             raise
@@ -299,6 +297,8 @@ def _named(table: Path, c: Curve) -> Named:
 
 
 def _of_split(asked: _Asked, curves: list[Curve]) -> Found:
+    for metric in {c.metric for c in curves}:
+        refuse_two_units([c for c in curves if c.metric == metric], asked.path)
     train = [c for c in curves if c.split == "train"] if asked.train else []
     held_out = sorted({c.split for c in curves if SPLITS.get(c.split.lower()) == "validation"})
     of = asked.split

@@ -297,8 +297,11 @@ def _named(table: Path, c: Curve) -> Named:
 
 
 def _of_split(asked: _Asked, curves: list[Curve]) -> Found:
-    for metric in {c.metric for c in curves}:
-        refuse_two_units([c for c in curves if c.metric == metric], asked.path)
+    kinds: dict[tuple[str, ...], list[Curve]] = {}
+    for c in curves:
+        kinds.setdefault((c.metric, c.problem_set, c.split), []).append(c)
+    for alike in kinds.values():
+        refuse_two_units(alike, asked.path)
     train = [c for c in curves if c.split == "train"] if asked.train else []
     held_out = sorted({c.split for c in curves if SPLITS.get(c.split.lower()) == "validation"})
     of = asked.split

@@ -13,6 +13,7 @@ import pytest
 from isocompute.cli import main
 from isocompute.errors import InputError
 from isocompute.importers import read_log
+from isocompute.importers.parts import parts_of
 from isocompute.importers.settings import load_settings
 from isocompute.sources import load_curves
 from test_layouts_eighteenth import AT, log, of, write
@@ -63,6 +64,16 @@ def test_texts_of_a_parquet_may_have_percent_signs(tmp_path: Path, kind: str) ->
     assert scores_of(tmp_path / "t.parquet") == {8: SHARES}
 
 
+def test_a_column_for_each_update_may_have_percent_signs(tmp_path: Path) -> None:
+    cells = ",".join(f"{100 * v:.1f}%" for v in SHARES)
+    head = ",".join(f"u{s}" for s in AT)
+    table = write(tmp_path / "t.csv", f"problems_per_batch,rollouts_per_problem,{head}\n"
+                  f"40,8,{cells}\n")  # fmt: skip
+    settings = load_settings(["pattern=u{steps}"])
+    (curve,) = load_curves(table, settings=settings, score_range=(0.0, 100.0))
+    assert np.round(curve.score_K, 9).tolist() == SHARES
+
+
 def test_shares_beside_percent_stop(tmp_path: Path) -> None:
     sheet(tmp_path, 4, [f"{100 * v:.1f}" for v in SHARES])
     sheet(tmp_path, 8, [str(v) for v in SHARES])
@@ -98,8 +109,8 @@ def test_cells_that_a_workbook_shows_as_percent_are_shares(tmp_path: Path, form:
                       f'<Relationship Id="rId1" Type="{office}/officeDocument" '
                       'Target="xl/workbook.xml"/></Relationships>')  # fmt: skip
         book.writestr("xl/workbook.xml", f'<workbook xmlns="{main_ns}" xmlns:r="{office}"><sheets>'
-                      '<sheet name="a &amp; 4" sheetId="1" r:id="rId1"/>'
-                      '<sheet name="b8" sheetId="2" r:id="rId2"/></sheets></workbook>')  # fmt: skip
+                      '<sheet name="a4" sheetId="1" r:id="rId1"/>'
+                      '<sheet name="b &amp; 8" sheetId="2" r:id="rId2"/></sheets></workbook>')
         book.writestr("xl/_rels/workbook.xml.rels",
                       f'<Relationships xmlns="{ns}package/2006/relationships">' + "".join(
                           f'<Relationship Id="rId{i}" Type="{office}/worksheet" '
@@ -142,6 +153,12 @@ def test_a_table_with_quick_checks_asks_which_scores_count(tmp_path: Path, key: 
     assert curve.score_K.size == 9
     write(table, table.read_text().replace(",40,40,8", ",390,40,8"))  # some not answered in time
     assert load_curves(table)[0].score_K.size == 9
+
+
+def test_a_count_that_goes_on_is_not_of_an_evaluation(tmp_path: Path) -> None:
+    rows = "".join(f"{s},{score(s, 8)},{40 * s},40,8\n" for s in AT)
+    head = "step,score,n_problems,problems_per_batch,rollouts_per_problem\n"
+    assert load_curves(write(tmp_path / "t.csv", head + rows))[0].score_K.size == len(AT)
 
 
 def test_a_log_with_quick_checks_asks_which_scores_count(tmp_path: Path) -> None:
@@ -224,6 +241,8 @@ def test_a_history_takes_the_configuration_of_its_run(tmp_path: Path, name: str)
         said = {"prompts_per_step": 40, "group_size": n, "rollout_seed": 6, "seed": 1234}
         write(tmp_path / name.format(f"qwen-{n}"), json.dumps(said))
     assert drawn(load(tmp_path, MAP)) == {**of(40, 4, 6), **of(40, 8, 6)}
+    runs = read_log(tmp_path, settings=load_settings([], [*MAP]))
+    assert not any("gave no run" in note for run in runs for note in run.notes)
 
 
 LOOP = """#!/bin/bash
@@ -259,11 +278,22 @@ def test_a_script_of_several_runs_says_each_one_s(tmp_path: Path, text: str) -> 
     "if a; then\nN=4\nelse\nN=16\nfi\ntrain --rollout_batch_size 40 --n_samples_per_prompt $N "
     "--to phi-n4\n",
     "train --rollout_batch_size 4 --n_samples_per_prompt 4 --to phi-n4\n"
-    "train --rollout_batch_size 8 --n_samples_per_prompt 2 --to phi-n4\n",
+    "train --rollout_batch_size 8 --n_samples_per_prompt 4 --to phi-n4\n",
+    "if a; then\nB=4\nelse\nB=16\nfi\n" + "".join(
+        f"train --rollout_batch_size $B --n_samples_per_prompt 4 --to {run}\n"
+        for run in ("phi-n4", "phi-m4")),
 ])  # fmt: skip
 def test_a_script_whose_caller_decides_says_nothing(tmp_path: Path, text: str) -> None:
     write(log(tmp_path, "phi-n4", 4) / "go.sh", text)
-    assert "`rollouts_per_problem`" in refused(tmp_path, MAP)
+    assert "must be known" in refused(tmp_path, MAP)
+
+
+def test_commands_of_one_run_say_what_they_share(tmp_path: Path) -> None:
+    text = "".join(
+        f"{do} --rollout_batch_size 40 --n_samples_per_prompt 4 --lr {lr} --to phi-n4\n"
+        for do, lr in (("train", 1e-6), ("train --resume", 5e-7)))  # fmt: skip
+    write(log(tmp_path, "phi-n4", 4) / "go.sh", text)
+    assert drawn(load(tmp_path, MAP)) == of(40, 4, None)
 
 
 def test_a_script_far_above_the_folder_given_is_not_its(tmp_path: Path) -> None:
@@ -282,6 +312,13 @@ def test_a_table_of_runs_lies_anywhere_above_the_logs(tmp_path: Path, place: str
         log(tmp_path / "x" / "y" / "z", f"phi-n{n}", n)
     write(tmp_path / place, RUNS)
     assert drawn(load(tmp_path, MAP)) == {**of(40, 4, 1), **of(40, 8, 2)}
+
+
+def test_a_table_above_that_names_other_runs_is_not_theirs(tmp_path: Path) -> None:
+    for run, n in (("a", 4), ("c", 8)):
+        log(tmp_path / "x" / "y", run, n)
+    write(tmp_path / "x" / "runs.csv", RUNS.replace("phi-n4", "a").replace("phi-n8", "b"))
+    assert "must be known" in refused(tmp_path, MAP)
 
 
 SWEEP = """problems_per_update: 40
@@ -336,6 +373,27 @@ def test_rows_that_count_parts_of_an_update_stand_at_it(
     assert "step: mb is 8 times update wherever both stand" in " ".join(run.provenance.inferred)
 
 
+def test_what_counts_parts_must_be_one_and_in_several_rows() -> None:
+    rows = [{"update": u, "mb": 8 * u} for u in (1, 2, 3)]
+    rest = [{"mb": i, "loss": 0.1} for i in (7, 8)] + [{"mb": 16, "score": 0.5}]
+    parts = parts_of([*rows, *rest], ["update"])
+    assert parts is not None
+    assert [parts.at(row) for row in (*rest, rows[0], {"mb": 17, "score": 0.5})] == [
+        None, None, 2, None, None]  # fmt: skip
+    assert parts_of([*rows[:2], *rest], ["update"]) is None
+    assert parts_of([*({**row, "toks": 9 * row["update"]} for row in rows), *rest],
+                    ["update"]) is None  # fmt: skip
+
+
+def test_a_log_that_goes_on_counts_from_where_it_begins(tmp_path: Path) -> None:
+    lines(tmp_path / "r4" / "log.jsonl", (
+        {"gs": 500 + u, "update": u, "score": score(u, 4)} for u in range(10, 60, 10)))
+    write(tmp_path / "r4" / "config.json", json.dumps(
+        {"prompts_per_step": 40, "group_size": 4, "num_updates": 50, "seed": 2}))  # fmt: skip
+    (curve,) = load(tmp_path, ("score=avg",), ("step=gs", "begins=500"))
+    assert curve.rollouts_K.tolist() == [160 * u for u in range(10, 60, 10)]
+
+
 def test_a_counter_beyond_the_log_s_plan_stops_with_both(tmp_path: Path) -> None:
     looped(tmp_path, 4, 8)
     told = refused(tmp_path, ("score=avg",), ("step=mb", "steps=400"))
@@ -381,6 +439,13 @@ def test_the_result_of_the_model_that_runs_began_with_is_their_step_0(tmp_path: 
     assert drawn(curves) == {(40, n, 1): [40.0 * n * s for s in (0, 10, 20, 30)] for n in (4, 8)}
     assert {c.score_K[0] for c in curves} == {0.11}
     assert {c.metric for c in curves} == {"avg"}
+    runs = read_log(tmp_path)
+    assert not any("gave no run" in note for run in runs for note in run.notes)
+    assert all("org/base" in " ".join(run.provenance.inferred) for run in runs)
+    result(tmp_path / "ck__phi-n4__global_step_0__hf", "ck", 0.12)
+    (own,) = (run for run in read_log(tmp_path) if run.name == "phi-n4")
+    assert own.series[0].score_K[0] == 0.12
+    assert "org/base" not in " ".join(own.provenance.inferred)
 
 
 # What is said.
@@ -410,3 +475,6 @@ def test_a_log_s_own_batch_is_doubted_by_whole_factors_alone(
           "data:\n  train_batch_size: 40\nactor_rollout_ref:\n  rollout:\n    n: 8\n")  # fmt: skip
     (run,) = read_log(tmp_path)
     assert any("B_p * n is 320" in note for note in run.notes) == told
+    lines(tmp_path / "w" / "log.jsonl", rows)  # the user's own are held against it closely
+    own = ("problems_per_batch=40", "rollouts_per_problem=8")
+    assert "correct --set problems_per_batch" in refused(tmp_path / "w", (), own)

@@ -318,7 +318,8 @@ def test_a_table_above_that_names_other_runs_is_not_theirs(tmp_path: Path) -> No
     for run, n in (("a", 4), ("c", 8)):
         log(tmp_path / "x" / "y", run, n)
     write(tmp_path / "x" / "runs.csv", RUNS.replace("phi-n4", "a").replace("phi-n8", "b"))
-    assert "must be known" in refused(tmp_path, MAP)
+    runs = read_log(tmp_path, settings=load_settings([], [*MAP]))
+    assert [run.problems_per_batch for run in runs] == [None, None]
 
 
 SWEEP = """problems_per_update: 40

@@ -109,10 +109,10 @@ def test_a_range_is_asked_for_with_all_else(tmp_path: Path) -> None:
     rows = runs(4)
     for row in rows[3:]:
         row[5:] = [100 * value for value in row[5:] if isinstance(value, float)]
-    with pytest.raises(InputError, match=r"^1\) .*GRPO: .* 2\) .*--range LOW HIGH") as caught:
+    with pytest.raises(InputError, match=r"^1\) .*GRPO: .* 2\) .*--range 0 100") as caught:
         load(book(tmp_path / "a.xlsx", {"GRPO": rows}))
     words = [w for map_ in MAPS for w in ("--map", map_)]
-    assert caught.value.options == (*words, "--range", "LOW", "HIGH")
+    assert caught.value.options == (*words, "--range", "0", "100")
 
 
 def test_no_table_no_workbook_and_no_package_are_one_line(

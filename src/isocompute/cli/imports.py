@@ -162,14 +162,24 @@ def stored_lines(
     if timed and all(one.gpu_s_per_step is None for one in timed):
         lines.append("GPU-hours: times are logged, but not on how many GPUs; add --set gpus=8 with "
                      "your own number")  # fmt: skip
-    from isocompute.importers.names import pattern_for, perhaps_of
-
-    if "{seed}" in (named := pattern_for(runs, seed_alone=True) or ""):
-        told = perhaps_of(named) or "as the names seem to say them"
-        lines.append(f"Seeds: none is logged; add --set pattern={shlex.quote(named)}, {told}")
+    lines += _seeds(runs)
     lines += [f"It will be asked: {one}" for one in asked if not _is_settled(one)]
     words = fit_words(options.output, asked)
     return [*lines, f"Next{yours(words)}: {shlex.join(words)}"]
+
+
+def _seeds(runs: Sequence[ImportedRun]) -> list[str]:
+    """What to add where runs have no seed."""
+    from isocompute.importers.names import pattern_for, perhaps_of
+
+    none = [run for run in runs if run.series and run.seed is None]
+    if not none:
+        return []
+    if "{seed}" in (named := pattern_for(runs, seed_alone=True) or ""):
+        told = perhaps_of(named) or "as the names seem to say them"
+        return [f"Seeds: none is logged; add --set pattern={shlex.quote(named)}, {told}"]
+    which = "none is logged" if len(none) == len(runs) else f"{len(none)} runs log none"
+    return [f"Seeds: {which}; add --set seed=SEED, if they share one"]
 
 
 def _is_settled(asked: InputError) -> bool:
@@ -189,7 +199,8 @@ def preview_lines(
     if options.range is not None:
         words += ["--range", *(f"{value:g}" for value in options.range)]
     count = f"{len(runs)} run{'' if len(runs) == 1 else 's'} read; nothing was written"
-    lines = [count, *_read_lines(runs), *(f"It will be asked: {one}" for one in asked)]
+    lines = [count, *_read_lines(runs), *_seeds(runs)]
+    lines += [f"It will be asked: {one}" for one in asked]
     later = [one for one in asked if {*one.options} & {*_OF_FIT}]
     words += [word for one in asked if one not in later for word in one.options]
     lines.append(f"To import{yours(words)}: {shlex.join(words)}")
@@ -275,8 +286,11 @@ def _last(run: ImportedRun) -> int | None:
 
     # a row of training stands before its update, where the first is step 0
     later = LATER in run.provenance.inferred
-    steps = [int(s.step_K[-1]) + (later and s.split == "train") for s in run.series
-             if s.step_K.size]  # fmt: skip
+    steps = [
+        int(s.step_K[-1]) + (s.split == "train" and (
+            later or (s.step_K[0] == 0 and int(s.step_K[-1]) != run.steps)
+        )) for s in run.series if s.step_K.size
+    ]  # fmt: skip
     return max(steps) if steps else None
 
 

@@ -11,6 +11,7 @@ from isocompute.errors import InputError
 from isocompute.importers.called import (
     YOURS,
     by_maps,
+    counts_problems,
     counts_step,
     is_batch,
     is_called,
@@ -20,7 +21,7 @@ from isocompute.importers.called import (
 from isocompute.importers.names import alike_under, number_in, pattern_for, per_rollout, perhaps_of
 from isocompute.importers.plain_words import unit_of
 from isocompute.importers.questions import ASSUME, is_open
-from isocompute.importers.runs import ImportedRun
+from isocompute.importers.runs import TAKEN_ONCE, ImportedRun
 from isocompute.importers.scored import likely_key
 
 _N = "rollouts_per_problem"
@@ -71,6 +72,9 @@ def _with_seed(cure: Cure, runs: Sequence[ImportedRun]) -> Cure:
     if not named and (named := pattern_for(runs, seed_alone=True) or "") and "{seed}" in named:
         text += f"; and --set pattern='{named}', as the names seem to say"
         options = [*options, "--set", f"pattern={named}"]
+    if any(TAKEN_ONCE in line for run in runs for line in run.provenance.inferred):
+        text += ("; and --set num_iterations=K where a batch of rollouts serves several steps (it "
+                 "is taken as 1)")  # fmt: skip
     if told := perhaps_of(named):
         text += f" ({told})"
     if (twins := alike_under(named, runs)) is not None and "{seed}" not in named:
@@ -210,6 +214,7 @@ def first_error(runs: Sequence[ImportedRun]) -> str:
     return "" if error is None else f" (line {error.line}: {error.reason})"
 
 
+_COUNT = re.compile(r"(?:^|_)(?:correct|solved|passed)$", re.I)
 _OF_RESULTS = frozenset(("benchmark", "dataset", "eval_set", "task"))  # whose rows are evaluations
 
 
@@ -230,6 +235,8 @@ def likely_columns(header: Sequence[str], missing: Sequence[str]) -> dict[str, s
             told = "" if said == "KEY" else said
         else:
             told = next((c for c in free if is_called(c, name)), "")
+            if told and counts_problems(told) and any(map(_COUNT.search, free)):
+                told = ""  # of the evaluation, as what was correct in it
             if not told and name == "problems_per_batch":
                 told = next((c for c in free if is_batch(c)), "")
         if told:

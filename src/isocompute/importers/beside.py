@@ -38,9 +38,15 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 
-from isocompute.errors import InputError
 from isocompute.importers.called import may_be_setting
 from isocompute.importers.configuration import configuration, processes_of
+from isocompute.importers.elsewhere import (
+    configuration_elsewhere,
+    content,
+    is_telling,
+    names_in,
+    tells,
+)
 from isocompute.importers.headers import head_of
 from isocompute.importers.listed import NAMING, runs_listed
 from isocompute.importers.reading import (
@@ -50,7 +56,6 @@ from isocompute.importers.reading import (
     folder_name,
     parse_json,
     run_name,
-    unwrapped,
 )
 from isocompute.importers.split_names import is_of_folder, job_of, split_folder
 
@@ -64,21 +69,16 @@ _FILES = (
 # more there
 _LEVELS = 4
 _MOST_FILES, _MOST_RUNS = 20_000, 1_000  # of a job's folder; a home may be above
-_NAMED_IN = ("wandb_run_name", "wb_run_name", "run_name", "exp_name", "experiment_name")
-# prime-rl's orchestrator writes its own part alone
-_ORCHESTRATOR = ("orch", "orchestrator")
 # of the log that they are named for
 _OF_A_LOG = (
     ".json", ".yaml", ".yml", ".config.json", ".config.yaml", ".config.yml", "_config.json",
     "_config.yaml", "-config.json", "-config.yaml",
 )
 _HISTORY = re.compile(r"[-_. ]history$")  # what scripts add to the name of a run
-# a start that trains nothing overwrites the file of the one before (EasyR1, verl: trainer.val_only)
-_TRAINS_NOTHING = re.compile(r"(?:^|[._])(?:val|eval|evaluate|test)_only$")
 _COUNTERS = {"step", "rollouts", "score", "metric"}
 _CONFIGURATIONS = re.compile(r"(?:\w+[-_])?conf(?:ig)?s?", re.I)  # a folder of them
 _SECTION = re.compile(r"^(?:params|parameters|config|hparams)[./]")  # Neptune, MLflow
-_LISTS = (".jsonl", ".json")
+_LISTS = (".jsonl", ".json", ".yaml", ".yml")
 _LOGS = (".jsonl", ".csv", ".tsv", ".gz", ".json", ".log", ".out", ".stdout", ".txt")
 
 
@@ -107,7 +107,7 @@ def configuration_beside(path: Path) -> tuple[str, dict[str, object]] | None:
 def _of_accelerate(folder: Path, _changed: int) -> list[tuple[str, object]]:
     """Files of `accelerate config` in a folder, and the processes that each starts."""
     files = [*folder.glob("*.yaml"), *folder.glob("*.yml")]
-    read = ((f.name, _content(f)) for f in sorted(files) if f.stat().st_size <= MAX_LINE_BYTES)
+    read = ((f.name, content(f)) for f in sorted(files) if f.stat().st_size <= MAX_LINE_BYTES)
     return [(name, config["num_processes"]) for name, config in read
             if {"num_processes", "distributed_type"} <= config.keys()]  # fmt: skip
 
@@ -123,23 +123,27 @@ def _in_folder(
     """The configuration in a folder, where it is that of the log, or `whose` it is is no matter."""
     folder = os.fspath(home)
     runs = _of_wandb(home, home.stat().st_mtime_ns) if home == path.parent else []
-    own = [f"{run_name(path)}{ending}" for ending in _OF_A_LOG]
+    own = _named_for(path)
     for name in (*own, *_FILES, *_started_with(home, home.stat().st_mtime_ns)):
         if not os.path.isfile(os.path.join(folder, name)):
             continue
         file = home / name
         if file == path or file.stat().st_size > MAX_LINE_BYTES:
             continue
-        config = _content(file)
-        found = configuration(config)
-        known = found.problems_per_batch or found.rollouts_per_problem or found.notes
-        if not known and not any(may_be_setting(key) for key in config):
+        config = content(file)
+        if not tells(config) and not any(may_be_setting(key) for key in config):
             continue
         if not whose or name in own or home != path.parent or _is_its_own(path):
             return name, config
     if len(runs) == 1 and (not whose or _is_its_own(path)):
         return runs[0]
     return None
+
+
+def _named_for(path: Path) -> list[str]:
+    """Names that a file of settings may have for a log: `a.config.json` for `a_history.csv`."""
+    names = dict.fromkeys((run_name(path), _HISTORY.sub("", run_name(path))))
+    return [f"{name}{ending}" for name in names for ending in _OF_A_LOG]
 
 
 @lru_cache(maxsize=8)
@@ -161,7 +165,7 @@ def _of_job(path: Path) -> tuple[str, dict[str, object]] | None:
             file = folder / name
             if file.is_file() and file.stat().st_size <= MAX_LINE_BYTES:
                 alone = path.is_file() and _is_alone(path, folder)
-                found = _content(file) if alone else {}
+                found = content(file) if alone else {}
                 if name in own and not configuration(found).rollouts_per_problem:
                     continue
                 return (os.path.relpath(file, path.parent), found) if found else None
@@ -183,7 +187,9 @@ def _is_alone(path: Path, folder: Path) -> bool:
     return True
 
 
-def configuration_named(path: Path, run: str) -> tuple[str, Mapping[str, object]] | None:
+def configuration_named(
+    path: Path, run: str, within: Path | None = None
+) -> tuple[str, Mapping[str, object]] | None:
     """The configuration that bears a run's name, of the file or in it; None without one.
 
     It lies in `configs` or `train_configs` of the log's folder or of one above, in a folder of the
@@ -193,22 +199,25 @@ def configuration_named(path: Path, run: str) -> tuple[str, Mapping[str, object]
     Args:
         path: of the log.
         run: its name.
+        within: the folder that was given: a file in it may name the run (`output_dir`).
     """
     for folder in list(path.parents)[: 1 + _LEVELS]:
         for home in _of_configurations(folder, folder.stat().st_mtime_ns):
             for ending in (".yaml", ".yml", ".json", ".toml"):
                 file = home / f"{run}{ending}"
                 if file.is_file() and file.stat().st_size <= MAX_LINE_BYTES:
-                    return os.path.relpath(file, path.parent), _content(file)
+                    return os.path.relpath(file, path.parent), content(file)
     there = _of_wandb(path.parent, path.parent.stat().st_mtime_ns)
-    if (named := next((one for one in there if run in _names_in(one[1])), None)) is not None:
+    if (named := next((one for one in there if run in names_in(one[1])), None)) is not None:
         return named
     from isocompute.importers.launched import configuration_launched, folders_of
 
     own = [(home, found) for home in folders_of(path, run) if (found := _in_folder(home, path))]
     if len(own) == 1:
         return os.path.relpath(own[0][0] / own[0][1][0], path.parent), own[0][1][1]
-    return configuration_launched(path, _HISTORY.sub("", run), _LEVELS)
+    run = _HISTORY.sub("", run)
+    launched = configuration_launched(path, run, _LEVELS, within)
+    return launched or (configuration_elsewhere(path, run, within) if within else None)
 
 
 @lru_cache(maxsize=16)
@@ -222,36 +231,41 @@ def _of_configurations(folder: Path, _changed: int) -> list[Path]:
 def _of_wandb(folder: Path, _changed: int) -> list[tuple[str, dict[str, object]]]:
     """Configurations in W&B's folders of runs, which lie in a folder `wandb`."""
     files = sorted(folder.glob("wandb/*run-*/files/config.yaml"))[:_MOST_RUNS]
-    return [(os.path.relpath(file, folder), _content(file)) for file in files]
+    return [(os.path.relpath(file, folder), content(file)) for file in files]
 
 
-def _names_in(config: Mapping[str, object]) -> set[str]:
-    """What a configuration calls its run."""
-    return {str(v) for k, v in config.items() if k.rpartition(".")[2] in _NAMED_IN}
-
-
-def configuration_in_table(path: Path, run: str) -> tuple[str, dict[str, object]] | None:
-    """The name of the table of runs beside a log, and its row of a run; None without one.
+def configuration_in_table(
+    path: Path, run: str, within: Path | None = None
+) -> tuple[str, dict[str, object]] | None:
+    """The name of the table of runs beside or above a log, and its row of a run; None without one.
 
     Args:
         path: of the log.
         run: its name, as W&B has it.
+        within: the folder that was given: up to it a table may lie.
     """
-    for folder in (path.parent, path.parent.parent):
-        for name, rows in _tables(folder, folder.stat().st_mtime_ns).items():
+    there = [above for above in path.parents if within in (above, *above.parents)]
+    for folder in dict.fromkeys((*path.parents[:2], *there)):
+        for name, rows in tables_of(folder).items():
             if folder / name == path:
                 continue
             row = next((rows[one] for one in (run, _HISTORY.sub("", run)) if one in rows), None)
-            if row is not None and (folder == path.parent or _names_all(rows, path)):
+            own = folder == path.parent or (folder in there and is_telling(run))
+            if row is not None and (own or _names_all(rows, path)):
                 return name, row
     return None
+
+
+def tables_of(folder: Path) -> dict[str, dict[str, dict[str, object]]]:
+    """Tables of runs in a folder: by file and run, what the row says."""
+    return _tables(folder, folder.stat().st_mtime_ns)
 
 
 def run_and_key(path: Path) -> tuple[str, str] | None:
     """The run and the key that a file of one series is named for, where a table has that run."""
     stem = path.name.removesuffix(".gz").rpartition(".")[0]
     for folder in (path.parent, path.parent.parent):
-        for rows in _tables(folder, folder.stat().st_mtime_ns).values():
+        for rows in tables_of(folder).values():
             if folder != path.parent and path.parent.name in rows:
                 return path.parent.name, stem
             named = (n for n in rows if stem.startswith(n) and stem[len(n) :][:1] in tuple("-_. "))
@@ -271,10 +285,9 @@ def _names_all(rows: Mapping[str, object], path: Path) -> bool:
 
 def of_other_logs(files: Sequence[Path]) -> set[Path]:
     """Those of the files that are no logs: tables of runs, configurations named for a log."""
-    named = {p.parent / f"{run_name(p)}{ending}" for p in files for ending in _OF_A_LOG
-             if p.name != f"{run_name(p)}{ending}"}  # fmt: skip
+    named = {p.parent / name for p in files for name in _named_for(p) if p.name != name}
     folders = {p.parent for p in files}
-    tables = {f / name for f in folders for name in _tables(f, f.stat().st_mtime_ns)}
+    tables = {f / name for f in folders for name in tables_of(f)}
     return (named | tables) & set(files)
 
 
@@ -282,7 +295,7 @@ def of_columns(files: Sequence[Path]) -> set[Path]:
     """Tables of runs among the files that another one has a column of each for."""
     found = set[Path]()
     for file in (one for one in files if one.suffix in (".csv", ".tsv")):
-        tables = _tables(file.parent, file.parent.stat().st_mtime_ns)
+        tables = tables_of(file.parent)
         others = {name: rows for name, rows in tables.items() if name != file.name}
         names = head_of(file).names if others else []
         found |= {file.parent / name for name, rows in others.items()
@@ -290,9 +303,8 @@ def of_columns(files: Sequence[Path]) -> set[Path]:
     return found
 
 
-@lru_cache(maxsize=8)
+@lru_cache(maxsize=32)
 def _tables(folder: Path, _changed: int) -> dict[str, dict[str, dict[str, object]]]:
-    """Tables of runs in a folder: by file and run, what the row says."""
     files = [file for file in sorted(folder.iterdir())
              if file.name.endswith((".csv", *_LISTS)) and file.is_file()]  # fmt: skip
     found = {
@@ -340,44 +352,6 @@ def _opened(row: dict[str, str]) -> dict[str, object]:
     except (ValueError, SyntaxError, MemoryError, RecursionError):
         found = parse_json(whole)[0]
     return {key: value for key, value in flatten(found).items() if value is not None}
-
-
-def _content(file: Path) -> dict[str, object]:
-    """A configuration file, flat; empty where it cannot be read."""
-    value: object = None
-    if file.suffix == ".json":
-        value, _ = parse_json(file.read_bytes())
-        if file.stem in _ORCHESTRATOR and isinstance(value, dict):
-            value = {"orchestrator": value, **value}
-        if isinstance(value, list):  # Comet's
-            value = {
-                str(row.get("name")): row.get("valueCurrent")
-                for row in value if isinstance(row, dict)
-            }
-    elif file.suffix == ".toml":
-        import tomllib
-
-        try:
-            value = tomllib.loads(file.read_text("utf-8", "replace"))
-        except (tomllib.TOMLDecodeError, RecursionError):
-            return {}
-        if file.stem in _ORCHESTRATOR:
-            value = {"orchestrator": value, **value}
-    else:  # most logs have none beside them
-        from isocompute.study.yaml12 import read_yaml
-
-        try:
-            value = read_yaml(file)
-        except InputError:
-            return {}
-        if isinstance(value, Mapping):  # W&B: {"lr": {"value": 1e-6, "desc": null}}
-            value = {k: v for k, v in value.items() if k not in ("_wandb", "wandb_version")}
-    flat = flatten(unwrapped(value))
-    if any(_TRAINS_NOTHING.search(key) and flat[key] is True for key in flat):
-        return {}
-    if "trl.num_generations" in flat and "micro_batch_size" in flat:  # axolotl's words for TRL's
-        flat.setdefault("per_device_train_batch_size", flat["micro_batch_size"])
-    return flat
 
 
 def _is_its_own(path: Path) -> bool:

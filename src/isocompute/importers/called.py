@@ -43,6 +43,48 @@ _PART = re.compile(r"micro|mini|device|gpu|forward", re.I)  # of a batch
 _OF_EVALUATION = re.compile(r"(?:^|[._/])(?:evals?|evaluation|val|validation|test)[._/]", re.I)
 
 
+# How many problems a score is of, beside it.
+_OF_SCORE = re.compile(
+    r"(?:(?:n|num|total)_?(?:(?:eval|val|test)_?)?|(?:eval|val|test)_?(?:n|num)?_?)"
+    r"(?:problems|questions|examples|items|tasks)|(?:eval|val|test)_?size", re.I,
+)
+
+_SETS, _ALIKE = 8, 1.25  # numbers of problems of one run: more are a count that goes on
+
+
+def counts_problems(key: str) -> bool:
+    """Whether a key beside a score seems to say of how many problems it is.
+
+    >>> counts_problems("n_problems"), counts_problems("eval/num_examples")
+    (True, True)
+    >>> counts_problems("problems_per_step"), counts_problems("train/num_prompts")
+    (False, False)
+    """
+    section, _, last = re.sub("[ -]+", "_", key.strip()).replace(".", "/").rpartition("/")
+    return _OF_SCORE.fullmatch(last) is not None and not re.search("train|rollout", section, re.I)
+
+
+def is_alike(one: int, other: int) -> bool:
+    """Whether two numbers of problems may be of one evaluation."""
+    return max(one, other) < _ALIKE * min(one, other)
+
+
+def several_problems(rows: Mapping[int, int], key: str) -> str:
+    """What tells that scores are of several numbers of problems; "" where a key counts otherwise.
+
+    Args:
+        rows: number of problems -> rows with a score.
+        key: that says it.
+    """
+    counts = sorted(filter(None, rows))
+    if not 1 < len(counts) <= _SETS or 2 * len(counts) > sum(rows.values()):
+        return ""
+    if is_alike(counts[0], counts[-1]):  # some that were not answered in time
+        return ""
+    told = " and ".join(f"{count} ({rows[count]} rows)" for count in counts[-4:])
+    return f"scores of a run must be of one number of problems, but {key} says {told}"
+
+
 def mapping(key: str, name: str) -> str:
     """The option that says what a key holds.
 

@@ -22,11 +22,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from isocompute.importers.collect import Collector
+from isocompute.importers.configuration import facts_of
 from isocompute.importers.ledger import Errors
 from isocompute.importers.listed import NAMING
 from isocompute.importers.names import number_in
 from isocompute.importers.reading import MAX_LINE_BYTES, flatten, number, parse_json, whole
 from isocompute.importers.runs import ImportedRun, Metric, UnclearError
+from isocompute.importers.scored import is_no_score
 from isocompute.importers.series import STEPS, points_of
 from isocompute.importers.settings import Column, Settings
 
@@ -34,6 +36,8 @@ _STEP = re.compile(
     r"(?P<run>(?:.*?[^a-z0-9])??)(?:global_?step|step|checkpoint|ckpt|iter|iteration|update)[-_]?"
     r"(?P<step>[0-9]{1,9})", re.I,
 )
+# lm-evaluation-harness writes a model's path with __ for /
+_FOLDER = re.compile(rf"{_STEP.pattern}(?:__.*)?", re.I)
 _FILE = re.compile(r"eval|result|metric|score|acc|summary|_info", re.I)
 _NO_FILE = re.compile(r"config|token|state|index|args", re.I)
 # folders of every run, or of none
@@ -73,18 +77,20 @@ def place_of(file: Path) -> Place | None:
     ('n8', 40, 'math500')
     >>> place_of(Path("out/__ckpt__n8__step_0040/results_1.json"))[1:4]
     ('n8', 40, '')
+    >>> place_of(Path("out/ckpt__n8__step_40__actor__hf/results_1.json"))[1:3]
+    ('n8', 40)
     """
     if file.suffix != ".json" or not _FILE.search(file.name) or _NO_FILE.search(file.name):
         return None
     parts = file.parts[:-1]
     for i, part in enumerate(parts):
-        if (match := _STEP.fullmatch(part)) is None:
+        if (match := _FOLDER.fullmatch(part)) is None:
             continue
         own = match["run"].strip("-_. ").rpartition("__")[2]
         above = [own, *reversed(parts[:i])]
         run = next((name for name in above if name and not _GENERAL.fullmatch(name)), "")
         home = Path(*parts[:i], *([match["run"]] if own else []))
-        within = [p for p in parts[i + 1 :] if _STEP.fullmatch(p) is None]
+        within = [p for p in parts[i + 1 :] if _FOLDER.fullmatch(p) is None]
         return Place(home, run or home.name, int(match["step"]), "/".join(within))
     return None
 
@@ -153,8 +159,32 @@ def own_folder(folder: Path) -> Path:
     return folder
 
 
-def read_results(results: Sequence[_Result], settings: Settings) -> list[ImportedRun]:
-    """The run whose checkpoints were evaluated."""
+def models_in(files: Sequence[Path]) -> dict[str, list[_Result]]:
+    """Results that say no step, by the model that they are of: it may be what a run began with."""
+    found: dict[str, list[_Result]] = defaultdict(list)
+    for file in files:
+        if file.suffix != ".json" or not file.name.startswith("results_") or place_of(file) or (
+            file.stat().st_size > MAX_LINE_BYTES
+        ):
+            continue
+        content, _ = parse_json(file.read_bytes())
+        if isinstance(content, dict) and isinstance(model := content.get("model_name"), str):
+            found[model].append(_Result(Place(file.parent, "", 0, ""), file, content))
+    return found
+
+
+def read_results(
+    results: Sequence[_Result], settings: Settings,
+    models: Mapping[str, Sequence[_Result]] | None = None, used: set[Path] | None = None,
+) -> list[ImportedRun]:
+    """The run whose checkpoints were evaluated.
+
+    Args:
+        results: of its checkpoints.
+        settings: what its log does not say.
+        models: results of models; those of the one that the run began with are of its step 0.
+        used: takes their files.
+    """
     ordered = sorted(results, key=lambda one: (one.place.step, one.file.name))
     first = ordered[0]
     if settings.split == "train":  # that is of the log's keys; a checkpoint's result is none
@@ -174,6 +204,12 @@ def read_results(results: Sequence[_Result], settings: Settings) -> list[Importe
     collector.configure_beside(path, alone=own)
     if not collector.configured:  # each checkpoint keeps it (NeMo-RL)
         collector.configure_beside(ordered[-1].file)
+    began = facts_of(collector.configured).get("model", "")
+    if models and began in models and ordered[0].place.step:
+        ordered = [*models[began], *ordered]
+        collector.counters.infer(f"score: at step 0 that of {began}, with which it began")
+        if used is not None:
+            used |= {one.file for one in models[began]}
     scores = [(one, *score) for one in ordered for score in _scores(one.content)]
     whole_sets = Counter[str]()
     for _, task, _, _, count in scores:
@@ -217,9 +253,11 @@ def _scores(content: Mapping[str, Any]) -> Iterator[tuple[str, str, float, int]]
     for task, values in results.items():
         of = counts.get(task) if isinstance(counts, dict) else None
         count = whole(of.get("effective")) if isinstance(of, dict) else None
-        for key, value in (values.items() if isinstance(values, dict) else ()):
-            score = number(value)
-            if score is not None and "stderr" not in key and key not in ("alias", "samples"):
+        values = values if isinstance(values, dict) else {}
+        named = [key for key in values if "," in key]  # METRIC,FILTER: what else is there counts
+        for key in named or values:
+            score = number(values[key])
+            if score is not None and "stderr" not in key and (named or not is_no_score(key)):
                 yield str(task), str(key).removesuffix(",none"), score, count or 0
 
 

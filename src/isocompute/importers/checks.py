@@ -15,6 +15,7 @@ from isocompute.importers.called import mapping
 from isocompute.importers.vocabulary import TOTAL_TOKENS_KEY
 
 _FAR = 1.25  # B_p * n and what the tokens of a step say may differ by padding, not by this factor
+_OWN_FAR = 2 / _FAR  # a log's own B_p or n may be another of its words, by a factor of 2 at least
 _FEW = 3  # counts that may be what they seem by chance; at twice short runs are not looked at
 # What is said of dynamic sampling.
 UNCOUNTED = (
@@ -186,7 +187,7 @@ def counts_problems(b_p: int | None, n: int | None, counted: Mapping[int, float]
 
 def tokens_disagree(
     batch: int | None, total: Mapping[int, float], prompt: Mapping[int, float],
-    length: Mapping[int, float],
+    length: Mapping[int, float], *, given: bool = True,
 ) -> str | None:
     """Why B_p * n cannot be right by the tokens of the steps; None where it can.
 
@@ -194,13 +195,15 @@ def tokens_disagree(
         batch: B_p * n; None where it is not known.
         total: tokens of a step, by step.
         prompt, length: mean tokens of a prompt and of a response, by step.
+        given: B_p or n is the user's; a log's own are off by whole factors.
     """
+    far = _FAR if given else _OWN_FAR
     steps = total.keys() & prompt.keys() & length.keys()
     if batch is None or not steps:
         return None
     counts = sorted(total[s] / max(prompt[s] + length[s], 1e-9) for s in steps)
     low, logged, high = (counts[round(q * (len(counts) - 1))] for q in (0.1, 0.5, 0.9))
-    if batch / _FAR < logged < batch * _FAR or high > low * _FAR**2:
+    if batch / far < logged < batch * far or high > low * _FAR**2:
         return None  # it agrees, or is no count of anything that stays the same
     return (
         f"B_p * n is {batch}, but {TOTAL_TOKENS_KEY} over the mean lengths says "

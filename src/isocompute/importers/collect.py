@@ -13,10 +13,12 @@ where nothing else was found.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from isocompute.importers.called import counts_problems
 from isocompute.importers.conclude import Collected, conclude
 from isocompute.importers.described import Described
 from isocompute.importers.ledger import Errors
@@ -28,7 +30,7 @@ from isocompute.importers.meanings import (
     meaning_of,
     split_said,
 )
-from isocompute.importers.points import Points, at_policy, of_one_set
+from isocompute.importers.points import Points, at_policy, of_one_set, of_problems
 from isocompute.importers.reading import clean_text, is_missing_word, number, refuse_grouped, whole
 from isocompute.importers.runs import ImportedRun, Outcomes, Provenance, UnclearError
 from isocompute.importers.scored import Evidence
@@ -73,6 +75,7 @@ class Collector:
         self._plans: dict[tuple[str, ...], Sequence[tuple[str, Points | str]]] = {}
         self._points: dict[Column, Points] = {}
         self._perhaps: dict[str, dict[int, int]] = {}  # what may be B_p or n: value -> first step
+        self._problems: dict[str, Counter[int]] = {}  # of how many a row's scores are, in how many
         self._n_points = 0
         self._drawn_by = ""  # the key of a count that B_p * n * step is held against
         self._latest: dict[tuple[str, ...], int] = {}  # of rows without any score, by their keys
@@ -114,7 +117,7 @@ class Collector:
 
     def configure_beside(self, path: Path, *, alone: bool = True) -> None:
         """Take the configuration beside a log that is of this run, `alone` in it or one of many."""
-        if self._described.look_beside(path, self.name, alone=alone):
+        if self._described.look_beside(path, self.name, self.settings.within, alone=alone):
             beside = self._described.beside
             self.counters.infer(f"configuration: read from {beside} beside the log")
 
@@ -161,7 +164,10 @@ class Collector:
         elif counters.rivals:
             counters.hold(at, values)
         take_side = self._sides.take
-        for key, kind in self._plan(at, values, goes_back):
+        plan = self._plan(at, values, goes_back)
+        if self._problems and (wanted := self.settings.evaluation_problems) is not None:
+            plan = of_problems(plan, values, self._problems, wanted)
+        for key, kind in plan:
             value = values[key]
             if isinstance(kind, str):
                 place = at if not calls else counters.side(at, values)
@@ -203,6 +209,10 @@ class Collector:
             if self._splits:
                 shape = *tuple(values), split_said(values, self._splits)
                 plan = [(key, self._in_split(kind, key, shape[-1])) for key, kind in plan]
+            if any(isinstance(k, Points) and k.column.split != "train" for _, k in plan):
+                found = [key for key in values if counts_problems(key)]
+                plan = [*plan, *((key, f"%{key}") for key in found)]
+                self._problems |= {key: self._problems.get(key, Counter()) for key in found}
             if len(self._plans) < MAX_SHAPES and len(shape) <= MAX_SHAPE:
                 self._plans[shape] = plan
                 self._first = step if self._first is None else min(step, self._first)
@@ -340,6 +350,8 @@ class Collector:
             self._described.of_model(key, value)
         elif mark == "~":
             self._described.of_one(key, value, self.name)
+        elif mark == "%":
+            self._problems[key].update([now] if (now := whole(value)) is not None else [])
         elif mark == "?":
             values = self._perhaps.setdefault(key, {})
             if (now := whole(value)) is not None and (now in values or len(values) < MAX_SHAPES):
@@ -369,7 +381,7 @@ class Collector:
             perhaps=self._perhaps, drawn_by=self._drawn_by, says_split=bool(self._splits),
             at_zero=self._at_zero, first=self._first, first_length=sides.first_length,
             latest=max(self._latest.values(), default=0), redone=sides.redone,
-            evidence=self._evidence,
+            evidence=self._evidence, problems=self._problems,
         )
         return conclude(collected, path, source, provenance)
 
@@ -379,22 +391,3 @@ class Collector:
         self.counters.held_against()
         for step, values, line in self._waiting:
             self.row(self.counters.at(step), values, line)
-
-
-def one_of(
-    collectors: dict[str, Collector], key: str, name: str, errors: Errors, settings: Settings, *,
-    named: bool = True,
-) -> Collector | None:
-    """The collector of one of a file's runs; None beyond those that a file may have.
-
-    Args:
-        collectors: those of the file, by key; a new run is entered.
-        key: what tells the run from others.
-        name: what it is called; where it is `named`, a pattern may find its settings there.
-        errors, settings: see `Collector`.
-    """
-    if key not in collectors:
-        if len(collectors) >= MAX_RUNS:
-            return None
-        collectors[key] = Collector(name, errors, settings.for_run(name) if named else settings)
-    return collectors[key]

@@ -8,6 +8,7 @@ know how, this module in which order.
 from __future__ import annotations
 
 from array import array
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -31,7 +32,15 @@ from isocompute.importers.configuration import (
     problems_of,
     processes_of,
 )
-from isocompute.importers.doubts import late_error, own_start, refuse_several, told_processes
+from isocompute.importers.doubts import (
+    iterations_of,
+    late_error,
+    merged,
+    own_start,
+    refuse_problems,
+    refuse_several,
+    told_processes,
+)
 from isocompute.importers.ledger import Errors, provenance_of
 from isocompute.importers.meanings import PROBLEMS_SAMPLED, SPLIT_IN_KEY
 from isocompute.importers.plain_words import RESPONSES, unit_of
@@ -80,6 +89,7 @@ class Collected:
     extras: dict[str, str]
     unread: list[str]  # keys of rows that were not understood
     evidence: Evidence  # what they hold
+    problems: dict[str, Counter[int]]  # of how many the scores of a row are, in how many rows
     perhaps: dict[str, dict[int, int]]  # what may be B_p or n: value -> first step
     drawn_by: str  # the key of a count that B_p * n * step is held against
     says_split: bool  # its rows do, in a key of their own
@@ -102,6 +112,7 @@ def conclude(
     for points in (p for p in c.points if p.column.errors):
         points.value = array("d", of_errors(np.array(points.value), f"{path}: {points.key}"))
     _told_by_name(c, path)
+    refuse_problems(c, f"{path}: run {c.name}")
     for text in found.notes:
         if c.settings.problems_per_batch is None or not text.startswith("B_p is "):
             c.note(text)
@@ -111,7 +122,7 @@ def conclude(
     if refilling is not None and not c.side["batches"] and not c.side["sampled"]:
         c.note(checks.refilled(refilling, c.unread))
     values = {
-        name: _merge(c, name, getattr(found, name))
+        name: merged(c, name, getattr(found, name))
         for name in ("problems_per_batch", "rollouts_per_problem", "steps", "seed",
                      "evaluation_samples")
     }
@@ -148,6 +159,7 @@ def conclude(
     planned = c.settings.steps or found.steps or cadence.planned
     what = f"{path}: run {c.name}"
     batch = None if b_p is None or n is None else b_p * n
+    iterations = iterations_of(c)
     if batch and not c.settings.assumed and (key := counts_responses(
         c.points, batch, planned, c.settings, what, c.counters.rollouts,
         told=c.counters.counts(batch),
@@ -158,7 +170,9 @@ def conclude(
         c.counters.infer(f"step: {key} counts rollouts, B_p * n = {batch} in an update")
     begins, planned = _beginning(c, what, planned)
     _count_evaluations(c, what, cadence._replace(planned=planned))
-    _settle_steps(c, path, planned)
+    _settle_steps(
+        c, path, planned, None if c.settings.begins else found.steps or cadence.planned
+    )
     if begins:
         c.side = placing.begin_at(c.points, c.side, begins)
         if values["steps"] is not None and values["steps"] > begins:
@@ -168,7 +182,7 @@ def conclude(
             found.problems_per_batch, found.rollouts_per_problem
         ))  # fmt: skip
     compute = Compute(
-        batch=batch, updates_per_batch=found.updates_per_batch, window=found.window,
+        batch=batch, updates_per_batch=iterations, window=found.window,
         tokens=after_rows(c.side["tokens"]), lengths=c.side["length"],
         rollouts=after_rows(c.side["rollouts"]), batches=_batches(c, found, b_p),
     )
@@ -205,7 +219,10 @@ def conclude(
     gpus = gpus or gpus_of(c.config)
     if gpus is None and (gpus := processes_of(c.config)) and pace(c.side):
         c.counters.infer(f"gpus={gpus}: one for each process")
-    unread, keys = [*c.unread], c.unread[:MAX_UNREAD]
+    of_scores = {key for key, rows in c.problems.items()
+                 if len(rows) > 1 or rows.total() < c.n_rows}  # not of a batch
+    unread = [key for key in c.unread if key not in of_scores]
+    keys = unread[:MAX_UNREAD]
     of_units = [one for key in c.config if (unit := unit_of(key, c.config)) for one in (key, unit)]
     for name in (name for name in ("problems_per_batch", "rollouts_per_problem")
                  if values[name] is None):  # what may be meant, in the configuration
@@ -297,7 +314,9 @@ def _count_evaluations(c: Collected, what: str, cadence: Cadence) -> None:
     )
 
 
-def _settle_steps(c: Collected, path: Path, planned: int | None) -> None:
+def _settle_steps(
+    c: Collected, path: Path, planned: int | None, own_plan: int | None
+) -> None:
     """One unit for all steps, checked against the plan; counters from 0 begin at 1."""
     last = max((int(p.steps_K.max()) for p in c.points if p.step), default=0)
     elsewhere = [
@@ -307,7 +326,8 @@ def _settle_steps(c: Collected, path: Path, planned: int | None) -> None:
     trainers = {p.column.trainer for p in c.points if p.step}
     used = next((p.axis for p in c.points if p.axis and p.column.split != "train"), None)
     both = sum(len(p.step) - p.n_elsewhere for p in c.points if p.axis)
-    c.counters.settle(f"{path}: run {c.name}", last, planned, elsewhere, trainers, both, used)
+    c.counters.settle(f"{path}: run {c.name}", last, planned, elsewhere, trainers, both, used,
+                      own_plan)  # fmt: skip
     for line in placing.count_from_one(
         c.points, c.side, at_zero=c.at_zero,
         first_length=c.first_length or c.n_rows + 1, planned=planned, calls=c.counters.calls,
@@ -331,7 +351,9 @@ def _counted_problems(c: Collected, n: int | None) -> int | None:
 def _check_batch(c: Collected, b_p: int | None, n: int | None, *, given: bool) -> None:
     """B_p * n against the tokens of a step, where a log has both (verl), and its counts."""
     side, batch = c.side, None if b_p is None or n is None else b_p * n
-    text = checks.tokens_disagree(batch, side["total"], side["prompt"], side["length"])
+    text = checks.tokens_disagree(
+        batch, side["total"], side["prompt"], side["length"], given=given
+    )
     if text is not None and given:
         raise UnclearError(f"run {c.name}: {checks.B_P_OFF.format(text)}")
     if text is not None:
@@ -373,24 +395,3 @@ def _batches(c: Collected, found: Found, b_p: int | None) -> dict[int, float]:
         return {}
     c.counters.infer(checks.counted(problems))
     return batches
-
-
-def _merge(c: Collected, name: str, found: int | None) -> int | None:
-    given: int | None = getattr(c.settings, name)
-    if name in c.settings.assumed:
-        return given if found is None else found
-    if found is not None and given is not None and found != given:
-        if c.beside:
-            raise UnclearError(
-                f"run {c.name}: {name} must be one number, but {c.beside} beside the "
-                f"log says {found} and the setting or pattern {given}; drop the setting, or "
-                "move the file away."
-            )
-        if name in c.settings.named and name in ("problems_per_batch", _N):
-            raise UnclearError(
-                f"run {c.name}: {name} must be one number, but the log says {found} and the "
-                f"name by the pattern {given}; drop that part of the pattern, and the log's "
-                "is used."
-            )
-        c.note(f"the log says {name}={found}, the setting {given}: the log's is used")
-    return given if found is None else found

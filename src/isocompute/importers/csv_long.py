@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from isocompute.errors import InputError
-from isocompute.importers.collect import MAX_RUNS, Collector, one_of
+from isocompute.importers.collect import MAX_RUNS, Collector
 from isocompute.importers.configuration import MODELS
 from isocompute.importers.csv_cells import Rows
 from isocompute.importers.csv_runs import STEPS, identity_of, settle
@@ -23,6 +23,7 @@ from isocompute.importers.reading import (
     run_name,
 )
 from isocompute.importers.settings import Column, Settings, parse_metric
+from isocompute.importers.several import one_of
 from isocompute.importers.steps import goes_back
 from isocompute.importers.unnamed import Unnamed, says_one, setting_of, two_runs
 from isocompute.importers.vocabulary import column_of

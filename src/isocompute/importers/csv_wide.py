@@ -7,13 +7,14 @@ from pathlib import Path
 
 from isocompute.errors import InputError
 from isocompute.importers.beside import run_and_key
-from isocompute.importers.collect import Collector, one_of
+from isocompute.importers.collect import Collector
 from isocompute.importers.configuration import MODELS
 from isocompute.importers.csv_cells import Rows
 from isocompute.importers.csv_runs import STEPS, identity_of, settle
 from isocompute.importers.ledger import Errors
 from isocompute.importers.reading import VALUE_WORDS, clean_text, run_name
 from isocompute.importers.settings import Settings
+from isocompute.importers.several import one_of
 from isocompute.importers.steps import ASSUMED
 from isocompute.importers.unnamed import Unnamed, says_one, setting_of, two_runs
 from isocompute.importers.vocabulary import OF_POLICY, STEP_KEYS, column_of, with_slashes

@@ -82,10 +82,11 @@ class Described:
         if key != name and name in LOG2.values():
             refuse_logarithm(key, name, [value], "a column map")
 
-    def look_beside(self, path: Path, run: str, *, alone: bool) -> bool:
+    def look_beside(self, path: Path, run: str, within: Path | None, *, alone: bool) -> bool:
         """Take the configuration beside a log, if one is of this run, `alone` in it or not."""
         own = configuration_beside(path) if alone else None
-        beside = own or configuration_in_table(path, run) or configuration_named(path, run)
+        beside = (own or configuration_in_table(path, run, within)
+                  or configuration_named(path, run, within))  # fmt: skip
         if beside is None and alone:  # a file is named for the run's id, where runs share a name
             beside = configuration_in_table(path, run_name(path))
         if beside is None:

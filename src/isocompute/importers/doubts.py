@@ -7,17 +7,22 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from isocompute.importers.called import is_alike, several_problems
 from isocompute.importers.configuration import Found
 from isocompute.importers.placing import LATE
 from isocompute.importers.reading import whole
-from isocompute.importers.runs import ImportedRun, IntArray, UnclearError
+from isocompute.importers.runs import TAKEN_ONCE, ImportedRun, IntArray, UnclearError
 from isocompute.importers.scored import mapped, scores_unread
 from isocompute.importers.sequels import span_of
 from isocompute.importers.settings import Settings
 from isocompute.importers.steps import BEFORE
+
+if TYPE_CHECKING:
+    from isocompute.importers.conclude import Collected
 
 _PROCESSES = "processes: "  # begins what a run infers of its B_p
 
@@ -156,3 +161,61 @@ def refuse_several(run: str, perhaps: Mapping[str, Mapping[int, int]]) -> None:
                 f"{other} and hold the same steps again; give each run a log of its own, or "
                 "its rows a name in `run`."
             )
+
+
+def refuse_problems(c: Collected, what: str) -> None:
+    """Refuse scores of several numbers of problems, unless the user says which are meant."""
+    for key, rows in c.problems.items():
+        given = c.settings.evaluation_problems
+        if rows and given and not any(is_alike(count, given) for count in rows):
+            raise UnclearError(f"{what}: evaluation_problems must be what {key} says beside the "
+                               f"scores, {max(rows)}, but is {given}; correct or drop it.")
+        if (told := several_problems(rows, key)) and given:
+            left = sum(times for count, times in rows.items() if not is_alike(count, given))
+            c.counters.infer(f"score: {left} rows of other numbers of problems than {given} "
+                             f"({key}) are left out")  # fmt: skip
+        elif told:
+            told = f"{what}: {told}; choose with --set evaluation_problems={max(rows)}, or another."
+            raise UnclearError(told, options=("--set", "evaluation_problems=PROBLEMS"),
+                               trial=("--set", f"evaluation_problems={max(rows)}"))
+
+
+def iterations_of(c: Collected) -> int:
+    """Updates that a batch serves; TRL counts the optimizer's steps, and may not say it."""
+    own, told = c.found.updates_per_batch, c.settings.num_iterations
+    if "num_generations" in c.config or c.found.updates_per_batch > 1:
+        if told not in (None, own):
+            c.note(f"the log says num_iterations={own}, the setting {told}: the log's is used")
+        return own
+    if told is None and any(p.column.trainer == "trl" and p.step for p in c.points):
+        c.counters.infer(
+            f"{TAKEN_ONCE}, since no arguments of TRL are there; where a batch of rollouts "
+            "serves several steps, add --set num_iterations=2 with your own number"
+        )
+    return told or own
+
+
+def merged(c: Collected, name: str, found: int | None) -> int | None:
+    """A number that a log or its configuration says, and a setting; the log's where they differ.
+
+    Raises:
+        UnclearError: a file beside the log, or its name, says otherwise.
+    """
+    given: int | None = getattr(c.settings, name)
+    if name in c.settings.assumed:
+        return given if found is None else found
+    if found is not None and given is not None and found != given:
+        if c.beside:
+            raise UnclearError(
+                f"run {c.name}: {name} must be one number, but {c.beside} beside the "
+                f"log says {found} and the setting or pattern {given}; drop the setting, or "
+                "move the file away."
+            )
+        if name in c.settings.named and name in ("problems_per_batch", "rollouts_per_problem"):
+            raise UnclearError(
+                f"run {c.name}: {name} must be one number, but the log says {found} and the "
+                f"name by the pattern {given}; drop that part of the pattern, and the log's "
+                "is used."
+            )
+        c.note(f"the log says {name}={found}, the setting {given}: the log's is used")
+    return given if found is None else found

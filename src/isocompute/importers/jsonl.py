@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import pairwise
+from itertools import islice, pairwise
 from pathlib import Path
 
 from isocompute.errors import InputError
@@ -13,6 +13,7 @@ from isocompute.importers.collect import MAX_RUNS, Collector
 from isocompute.importers.configuration import settings_in_row
 from isocompute.importers.dumps import Dump, add_sample, finish_dumps, is_dump_row, step_of_path
 from isocompute.importers.ledger import Errors, provenance_of
+from isocompute.importers.parts import Parts, parts_of
 from isocompute.importers.reading import (
     MAX_LINE_BYTES,
     flatten,
@@ -40,6 +41,7 @@ _ID = ("run_id", "run_uuid", "experimentKey", "experiment_key", "wandb_id")  # o
 _SEPARATOR = re.compile("[./]")
 _FEW = 2  # counts: as many go up by chance
 _KEYS = 8  # of a row without a step
+_FIRST = 2_000  # rows that tell how counters go together
 _PROBE = 200  # lines looked at before a file counts as no JSON lines
 
 
@@ -80,6 +82,7 @@ class RunsOfRows:
         self._key: str | None = None
         self._known: dict[str, Collector] = {}
         self._unnamed = UnnamedRows(first, path)
+        self.parts: Parts | None = None
 
     def of(self, row: Mapping[str, object], step: object = None) -> Collector:
         """The collector of the run that a row names, or whose settings it repeats.
@@ -130,6 +133,9 @@ def read_jsonl(paths: Sequence[Path], settings: Settings, name: str = "") -> lis
     runs = RunsOfRows(collector, first)
     for path in paths:
         errors.file = str(path)[:300]
+        steps = _STEPS if settings.step is None else (settings.step,)
+        runs.parts = parts_of((row for _, row in islice(iter_objects(path, Errors("")), _FIRST)),
+                              steps)  # fmt: skip
         for number, row in iter_objects(path, errors):
             kind = take_row(row, number, runs, dumps, path)
             source = source or kind
@@ -192,6 +198,9 @@ def take_row(
 ) -> str:
     """Take one row; the format that it is of, or "" if of none."""
     named = runs.first.settings.step
+    if runs.parts is not None and (at := runs.parts.at(row)) is not None:
+        row = {**row, runs.parts.step: at}
+        runs.first.counters.infer(runs.parts.told)
     if runs.first.counters.evaluated and not _STEP_KEYS.isdisjoint(row):
         named = None  # of the scores alone; the row has a step of its own
     if _STEP_KEYS.isdisjoint(row) and named not in row:

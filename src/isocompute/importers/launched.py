@@ -2,20 +2,20 @@
 
 `train.sh --rollout_batch_size 128 --seed 1`, `data.train_batch_size=64`, and in Python
 `GRPOConfig(num_generations=8)`. A script is of the run that it names: in its own name
-(`run-NAME.sh`), or in a word of it (`--save_path /ckpt/NAME`).
+(`run-NAME.sh`), or in a word of it (`--save_path /ckpt/NAME`). One that starts
+several runs, also in a loop (`for n in 4 8; do`), says each one's in its own command.
 """
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
-from isocompute.importers.configuration import configuration
-from isocompute.importers.names import number_in
+from isocompute.importers.elsewhere import contradicts, is_telling, tells
 
 _ENDINGS = (".sh", ".bash", ".slurm", ".sbatch", ".py")
 _FOLDERS = ("", "scripts", "script", "launch", "jobs", "slurm", "sbatch", "bin", "examples")
@@ -27,11 +27,13 @@ _OPTION = re.compile(rf"(?<![\w-])--({_NAME})[ \t=]+(?!-)(?:\\\n\s*)?{_VALUE}")
 _OVERRIDE = re.compile(rf"(?<![\w./$-])\+{{0,2}}([A-Za-z_]\w*(?:\.\w+)+)={_VALUE}")
 _KEYWORD = re.compile(rf"(?<![\w.])([a-z]\w{{1,60}})\s*=\s*{_VALUE}(?=\s*[,)])")
 _SET = re.compile(rf"^\s*(?:export )?([A-Za-z_]\w*)={_VALUE}\s*(?:#.*)?$", re.M)
+_LOOP = re.compile(r"for\s+([A-Za-z_]\w*)\s+in\s+(.*)$")
+_BLOCK = re.compile(r"(?:for|while|until)\b")
+_BRANCH = re.compile(r"(?:if|case)\b|(?:function\s+)?[\w-]+\s*\(\)")
 _USED = re.compile(r"\$\{?([A-Za-z_]\w*)\}?")
 # What a job writes; under any other name may lie another project's runs of the same names.
 _OF_RUNS = ("", "outputs", "output", "out", "runs", "results", "checkpoints", "ckpts", "multirun",
             "experiments", "exps", "exp")  # fmt: skip
-_TELLING = re.compile(r"[a-z].*[-_.0-9]|[-_.0-9].*[a-z]", re.I)  # `grpo` may be any word of it
 _COMMENT = re.compile(r"^\s*#.*$|\s#[^'\"\n]*$", re.M)
 
 
@@ -42,7 +44,7 @@ class _Script(NamedTuple):
 
 
 def configuration_launched(
-    path: Path, run: str, levels: int
+    path: Path, run: str, levels: int, within: Path | None = None
 ) -> tuple[str, Mapping[str, object]] | None:
     """The name and the settings of the one script that names a run; None where none or several do.
 
@@ -50,15 +52,21 @@ def configuration_launched(
         path: of the log.
         run: its name.
         levels: folders above the log's that are looked into.
+        within: the folder that was given: not further than the one above it.
     """
     for folder in list(path.parents)[: 1 + levels]:
+        if within is not None and folder in list(within.parents)[1:]:
+            return None
         scripts = _scripts(folder, folder.stat().st_mtime_ns)
         if not scripts:
             continue
         titled = [one for one in scripts if _STARTS.sub("", one.file.stem, count=1) == run]
-        found = titled or [one for one in scripts if run in one.words and _TELLING.search(run)]
-        if len(found) == 1 and not _contradicts(found[0].said, run):
-            return os.path.relpath(found[0].file, path.parent), found[0].said
+        found = titled or [one for one in scripts if run in one.words and is_telling(run)]
+        if len({one.file for one in found}) == 1:
+            said = _alike([one.said for one in found])
+            return None if contradicts(said, run) else (
+                os.path.relpath(found[0].file, path.parent), said
+            )
         if found:
             return None
     return None
@@ -66,7 +74,7 @@ def configuration_launched(
 
 def folders_of(path: Path, run: str) -> list[Path]:
     """Folders of a run's name near its log, as outputs/NAME beside logs/NAME.jsonl."""
-    near = list(path.parents)[:2] if _TELLING.search(run) else []
+    near = list(path.parents)[:2] if is_telling(run) else []
     found = (folder / name / run for folder in near for name in _OF_RUNS)
     return [home for home in dict.fromkeys(found) if home.is_dir() and home not in path.parents]
 
@@ -79,19 +87,64 @@ def _scripts(folder: Path, _changed: int) -> list[_Script]:
              if name.endswith(_ENDINGS)]  # fmt: skip
     files = [file for file in named[:_MOST] if file.is_file() and file.stat().st_size < _LONGEST]
     read = [(file, file.read_text("utf-8", "replace")) for file in files]
-    scripts = [_Script(file, _words(text), said_in(text)) for file, text in read]
-    return [one for one in scripts if _tells(one.said)]
+    scripts = list[_Script]()
+    for file, text in read:
+        parts = [] if file.suffix == ".py" else commands_in(text)
+        several = [_Script(file, _words(one), said) for one in parts if tells(said := said_in(one))]
+        alone = _Script(file, _words(text), said_in(text))
+        scripts += several if len(several) > 1 else [alone] if tells(alone.said) else []
+    return scripts
 
 
-def _tells(said: Mapping[str, object]) -> bool:
-    found = configuration(said)
-    return bool(found.problems_per_batch or found.rollouts_per_problem or found.notes)
+def _alike(said: Sequence[Mapping[str, object]]) -> dict[str, object]:
+    """What commands say, without what two of them say differently."""
+    every = {key: {str(one[key]) for one in said if key in one} for one in said for key in one}
+    return {key: values.pop() for key, values in every.items() if len(values) == 1}
 
 
-def _contradicts(said: Mapping[str, object], run: str) -> bool:
-    """Whether a run's name speaks of another n: a script that was changed for the next run."""
-    n, called = configuration(said).rollouts_per_problem, number_in(run, "rollouts_per_problem")
-    return None not in (n, called) and n != called
+def commands_in(text: str) -> list[str]:
+    r"""The commands of a shell script, a loop over words unrolled, variables in their places.
+
+    >>> commands_in("B=64\nfor n in 4 8; do\n  train --n $n --b $B \\\n --out run_$n\ndone")
+    ['train --n 4 --b 64   --out run_4', 'train --n 8 --b 64   --out run_8']
+    """
+    text = re.sub(r"\\\n", " ", _COMMENT.sub("", text))
+    lines = [line.strip() for line in re.split(r"\n|;(?=\s*(?:do|done|then|fi)\b)", text)]
+    found: list[str] = []
+    lines = [re.sub(r"^(?:do|then|else)(?:\s+|$)", "", line) for line in lines]
+    _unroll(lines, {}, found)
+    return found
+
+
+def _unroll(lines: Sequence[str], known: dict[str, str], found: list[str]) -> None:
+    branches, at = 0, 0  # of `if`: which of them holds is not known
+    while at < len(lines) and len(found) < _MOST:
+        line, at = lines[at], at + 1
+        if loop := _LOOP.match(line):
+            depth, end = 1, at
+            while end < len(lines) and depth:
+                depth += bool(_BLOCK.match(lines[end])) - bool(re.match(r"done\b", lines[end]))
+                end += 1
+            words = _put(loop[2], known).split()
+            for word in words if "$" not in loop[2] or "$" not in " ".join(words) else [""]:
+                inner = {**known, loop[1]: word.strip("'\"")} if word else known
+                _unroll(lines[at : end - 1], inner, found)
+            at = end
+        elif _BRANCH.match(line):
+            branches += 1
+        elif re.match(r"(?:fi|esac|\})(?:\s|$)", line):
+            branches -= 1
+        elif (is_set := _SET.match(line)) and is_set.end() == len(line):
+            value = _put(is_set[2].strip("'\""), known)
+            if branches and known.get(is_set[1], value) != value:
+                value = f"${is_set[1]}"
+            known[is_set[1]] = value
+        elif line:
+            found.append(_put(line, known))
+
+
+def _put(text: str, known: Mapping[str, str]) -> str:
+    return _USED.sub(lambda use: known.get(use[1], use[0]), text)
 
 
 def _words(text: str) -> frozenset[str]:

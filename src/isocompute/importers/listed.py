@@ -2,6 +2,7 @@
 
 | file | a run |
 |---|---|
+| YAML, runs by name under `runs` | what stands above them holds for all |
 | JSON lines, as scripts of W&B's and Comet's API write them | `{id, name, config: {...}, ...}` |
 | one JSON list of the same | |
 | one JSON object of the same, by run | `{ID: {config: {...}, ...}}` |
@@ -11,10 +12,12 @@ A list of rows with steps is a log, and one of runs with their histories is (`do
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from itertools import islice
 from pathlib import Path
 
+from isocompute.errors import InputError
 from isocompute.importers.called import may_be_setting
 from isocompute.importers.reading import MAX_LINE_BYTES, parse_json
 from isocompute.importers.series import SETTINGS, STEPS, points_of, settings_of
@@ -43,6 +46,8 @@ def runs_listed(file: Path) -> dict[str, dict[str, object]]:
 
 
 def _entries(file: Path) -> list[dict[str, object]]:
+    if file.suffix in (".yaml", ".yml"):
+        return _in_yaml(file)
     with file.open("rb") as handle:
         head = handle.read(_LOOKED_AT)
         first, _ = parse_json(head.split(b"\n", 1)[0])
@@ -59,6 +64,23 @@ def _entries(file: Path) -> list[dict[str, object]]:
         if all(any(isinstance(one.get(key), dict) for key in SETTINGS) for one in named):
             return [{"id": key, **one} for key, one in zip(value, named, strict=True)]
     return []
+
+
+def _in_yaml(file: Path) -> list[dict[str, object]]:
+    """Runs by name under `runs`, each with what stands above them all."""
+    if not re.search(r"^runs\s*:", file.read_text("utf-8", "replace"), re.M):
+        return []
+    from isocompute.study.yaml12 import read_yaml
+
+    try:
+        said = read_yaml(file)
+    except InputError:
+        return []
+    runs = said.get("runs") if isinstance(said, dict) else None
+    if not isinstance(runs, dict) or not all(isinstance(one, dict) for one in runs.values()):
+        return []
+    shared = {key: value for key, value in said.items() if key != "runs"}
+    return [{"name": str(name), "config": {**shared, **one}} for name, one in runs.items()]
 
 
 def _names_first(head: bytes) -> bool:

@@ -8,6 +8,7 @@
 | `^KEY` | the model, or what else a row names of its run |
 | `~KEY` | what the scores are of: a log has one of each |
 | `?KEY` | what may be B_p or n, for messages |
+| `%KEY` | of how many problems the scores beside it are |
 | `#KEY` | what may count updates |
 | None | nothing that is understood |
 """
@@ -41,7 +42,7 @@ from isocompute.importers.vocabulary import (
     counts_updates,
 )
 
-WORDS = "=+^?~#"  # the first letters of what is said of the run, not kept by step
+WORDS = "=+^?~#%"  # the first letters of what is said of the run, not kept by step
 
 # what the scores of a row are of
 _OF_ROWS = frozenset(("split", "dataset", "data_source", "problem_set", "benchmark", "eval_set",

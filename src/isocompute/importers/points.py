@@ -6,12 +6,13 @@ Shape legend: K points of one series.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
 
+from isocompute.importers.called import is_alike
 from isocompute.importers.reading import whole
 from isocompute.importers.runs import FloatArray, IntArray, Series, UnclearError
 from isocompute.importers.settings import Column
@@ -85,6 +86,16 @@ def of_one_set(
             own = series(replace(kind.column, problem_set=name), key)
         told.append((key, own or kind))
     return told
+
+
+def of_problems(
+    plan: Sequence[tuple[str, Points | str]], row: Mapping[str, object], keys: Iterable[str],
+    of: int,
+) -> Sequence[tuple[str, Points | str]]:
+    """A plan without scores of another number of problems."""
+    if all(is_alike(count, of) for key in keys if (count := whole(row.get(key))) is not None):
+        return plan
+    return [(k, kind) for k, kind in plan if isinstance(kind, str) or kind.column.split == "train"]
 
 
 def at_policy(

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from isocompute.errors import InputError
+from isocompute.importers.elsewhere import configurations_in
 from isocompute.importers.handing import TABLE, is_a_table
 from isocompute.importers.identity import named_apart, settle_runs
 from isocompute.importers.jsonl import looks_like_jsonl, read_jsonl
@@ -78,7 +79,8 @@ def read_log(
     if not isinstance(settings, Settings):
         settings = settings_from(settings or {})
     if path.is_dir():
-        runs = _read_folder(path, settings)
+        configurations_in.cache_clear()
+        runs = _read_folder(path, replace(settings, within=path))
     elif path.is_file():
         runs = _read_file(path, settings.for_path(path))
     else:
@@ -250,7 +252,13 @@ def _read_folder(folder: Path, settings: Settings) -> list[ImportedRun]:
     states, dumps = defaultdict[Path, list[Path]](list), defaultdict[Path, list[Path]](list)
     single: list[Path] = []
     from isocompute.importers.beside import of_other_logs
-    from isocompute.importers.checkpoints import own_folder, read_results, results_in, with_results
+    from isocompute.importers.checkpoints import (
+        models_in,
+        own_folder,
+        read_results,
+        results_in,
+        with_results,
+    )
     from isocompute.importers.tensorboard import lines_of
 
     apart = of_other_logs(files)
@@ -258,6 +266,9 @@ def _read_folder(folder: Path, settings: Settings) -> list[ImportedRun]:
         apart = set()
     evaluated = results_in(files)
     apart |= {one.file for results in evaluated.values() for one in results}
+    models = models_in([path for path in files if path not in apart]) if evaluated else {}
+    own = [run for home, results in evaluated.items()
+           for run in read_results(results, settings.for_path(home), models, apart)]  # fmt: skip
     parts = parts_in([path for path in files if path not in apart])
     for path in files:
         if path in apart:
@@ -306,8 +317,7 @@ def _read_folder(folder: Path, settings: Settings) -> list[ImportedRun]:
     lines = {path for found in charts.values() for path in found}
     for path in (one for one in single if one not in lines):
         attempt(_read_file, path, settings.for_path(path), charts.get(path, ()))
-    own = (read_results(r, settings.for_path(home)) for home, r in evaluated.items())
-    runs[:] = with_results(runs, [run for found in own for run in found])
+    runs[:] = with_results(runs, own)
     told = [_not_read(reasons)] * bool(reasons)
     if deleted:
         told.insert(0, DELETED.format(deleted))

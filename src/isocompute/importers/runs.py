@@ -18,6 +18,7 @@ FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 
 AGAIN = "name: a run of the same name stands before it in the chart"
+TAKEN_ONCE = "num_iterations: taken as 1"
 FROM_NAME = "from the name"  # how `inferred` says what a pattern found
 
 Estimator = Literal["mean", "unbiased", "bootstrap", "unknown"]

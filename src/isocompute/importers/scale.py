@@ -95,37 +95,48 @@ def rescaled(curves: Sequence[Curve], score_range: tuple[float, float], path: st
             options=("--range", "0", "100") if percent else ("--range", "LOW", "HIGH"),
             trial=("--range", *(f"{v!r}" for v in (min(seen[0], low), max(seen[1], high)))),
         )
-    if low == 0 and high >= 10:
-        _refuse_two_units(curves, spans, high, path)
     if score_range == PLAIN:
         return [c.replace(score_K=np.clip(c.score_K, 0.0, 1.0)) for c in curves]
     # a score that is no share of successes has no binomial noise, unless it is one in percent
-    return [
+    scaled = [
         c.replace(
             score_K=np.clip((c.score_K - low) / (high - low), 0.0, 1.0),
             trials=c.trials if low == 0 else None, score_range=score_range,
         )
         for c in curves
     ]
+    refuse_two_units(scaled, path)
+    if low == 0 and high >= 100 and 0 < seen[1] <= 1:
+        raise InputError(
+            f"{path}: scores must be of the range that is given, but none exceeds {seen[1]:.4g} "
+            f"under 0..{high:g}; drop --range if they are fractions."
+        )
+    return scaled
 
 
-def _refuse_two_units(
-    curves: Sequence[Curve], spans: Sequence[tuple[float, float]], high: float, path: str
-) -> None:
-    """Fractions beside percent: one run lies below 1 where another goes far beyond it."""
-    named = [c for c in curves if c.score_K.size]
-    small = [c for c, (_, top) in zip(named, spans, strict=True) if top <= 1]
-    large = [c for c, (_, top) in zip(named, spans, strict=True) if top > high / 10]
+def refuse_two_units(curves: Sequence[Curve], path: str) -> None:
+    """Fractions beside percent: one run lies below 1 where another goes far beyond it.
+
+    Args:
+        curves: scaled to 0..1, each with the range that it was scaled from.
+        path: for the message.
+
+    Raises:
+        InputError: names a run of each.
+    """
+    tops = [(c, c.score_range[1] * float(np.nanmax(c.score_K))) for c in curves
+            if c.score_K.size and c.score_range[0] == 0 and c.score_range[1] >= 10]  # fmt: skip
+    tops = [(c, top) for c, top in tops if top > 0]  # a run that never succeeds has either unit
+    small = [(c, top) for c, top in tops if top <= 1 + _ROOM]
+    large = [(c, top) for c, top in tops if top > c.score_range[1] / 10]
     if small and large:
+        (one, low), (other, high) = small[0], large[0]
         raise InputError(
-            f"{path}: one range must hold for all runs, but {small[0].run!r} stays below "
-            f"{float(small[0].score_K.max()):.4g} and {large[0].run!r} reaches "
-            f"{float(large[0].score_K.max()):.4g} under 0..{high:g}; multiply the one or divide "
-            "the other."
+            f"{path}: one range must hold for all runs, but {_called(one)} stays below {low:.4g} "
+            f"and {_called(other)} reaches {high:.4g} under 0..{other.score_range[1]:g}; multiply "
+            "the one or divide the other, or write a percent sign into its cells."
         )
-    if small and len(small) == len(named) and high >= 100:
-        raise InputError(
-            f"{path}: scores must be of the range that is given, but none exceeds "
-            f"{max(top for _, top in spans):.4g} under 0..{high:g}; drop --range if they are "
-            "fractions."
-        )
+
+
+def _called(c: Curve) -> str:
+    return repr(c.run) if c.run else f"the run of n = {c.rollouts_per_problem}"

@@ -33,6 +33,15 @@ _OF_TRAINING = re.compile(
 )
 
 
+def is_no_score(key: str) -> bool:
+    """Whether a key names a length, a count or an extreme.
+
+    >>> is_no_score("sample_len"), is_no_score("exact_match")
+    (True, False)
+    """
+    return _NO_SCORE.search(key) is not None
+
+
 class Evidence:
     """What the first rows of a run show of the keys that are not read.
 

@@ -19,7 +19,7 @@ from isocompute.importers.runs import FROM_NAME, Metric
 
 _WHOLE = (
     "problems_per_batch", "rollouts_per_problem", "steps", "seed", "evaluation_samples",
-    "evaluation_problems", "gpus", "processes", "begins",
+    "evaluation_problems", "gpus", "processes", "begins", "num_iterations",
 )
 _MEANT = ("problems_per_batch", "rollouts_per_problem", "batch_size", "rollouts", "steps", "score",
           "problems_sampled", "seed", "run", *LOG2)  # fmt: skip
@@ -29,7 +29,7 @@ _COLUMNS = {**_SHORT, "batch_size": "responses_per_batch"}  # B = B_p * n, as in
 ERRORS = re.compile(
     r"(?:^|[/_.-])(?:errors?|err|failures?|fail|wrong|[cw]er)(?:[/_.-]?(?:rates?|mean))?$", re.I
 )
-_OWN = ("inferred", "named", "assumed", "by_n")  # not to be set
+_OWN = ("inferred", "named", "assumed", "by_n", "within")  # not to be set
 _METRIC = re.compile(r"(?P<kind>[A-Za-z_][\w-]*?)(?:@(?P<k>[1-9][0-9]{0,5}))?(?::(?P<est>[a-z]+))?")
 
 
@@ -59,10 +59,11 @@ class Settings:
             the noise of a score follows from.
         gpus: of a run, where the log has times and does not say on how many.
         processes: that trained a run, where the log has the batch of each alone.
+        num_iterations: steps that a batch of rollouts serves, where TRL's log does not say it.
         learning_rate: of a run whose log holds none.
         begins: the step from which a run's own updates count, where it went on from another run's
             checkpoint and its log with that run's counter; 0: all of them are its own.
-        pattern: names of files, runs or folders with placeholders for the nine above, for example
+        pattern: names of files, runs or folders with placeholders for those above, for example
             "bp{problems_per_batch}_n{rollouts_per_problem}": found anywhere in them, and across
             folders where it holds a slash; a star is anything within a name, and at the end
             "[_s{seed}]" a seed that some of them say.
@@ -76,6 +77,7 @@ class Settings:
         inferred: what `pattern` found, in words; not to be set.
         named: what it found; not to be set.
         assumed: settings for which some number stands, to see what else is asked; not to be set.
+        within: the folder that was given, in which a run's configuration may lie; not to be set.
 
     Raises:
         InputError: on a number that is not whole, or a placeholder that is not known.
@@ -90,6 +92,7 @@ class Settings:
     gpus: int | None = None
     processes: int | None = None
     begins: int | None = None
+    num_iterations: int | None = None
     learning_rate: float | None = None
     pattern: str | None = None
     run: str | None = None
@@ -103,6 +106,7 @@ class Settings:
     by_n: Mapping[int, int] = field(default_factory=dict)
     named: frozenset[str] = frozenset()
     assumed: frozenset[str] = frozenset()
+    within: Path | None = None
 
     def __post_init__(self) -> None:
         for name in _WHOLE:

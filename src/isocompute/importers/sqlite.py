@@ -10,12 +10,13 @@ from pathlib import Path
 
 from isocompute.errors import InputError
 from isocompute.importers.calls import Calls
-from isocompute.importers.collect import Collector, one_of
+from isocompute.importers.collect import Collector
 from isocompute.importers.ledger import Errors, provenance_of
 from isocompute.importers.mlflow_store import DELETED
 from isocompute.importers.reading import MAX_LINE_BYTES, OF_ONES_OWN, parse_json
 from isocompute.importers.runs import ImportedRun
 from isocompute.importers.settings import Settings
+from isocompute.importers.several import one_of
 
 _STEPS_PER_CALLBACK = 1_000_000
 MAX_CALLBACKS = 200_000  # virtual machine steps / 1e6: hours, but a planted view ends

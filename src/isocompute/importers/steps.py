@@ -71,6 +71,7 @@ class Counters:
         self._differ: tuple[str, int, int] | None = None
         self._before: tuple[int, Mapping[str, object]] = (0, {})  # step of the row before, and it
         self.backward = False  # the log goes back in time where it goes back to a step
+        self._ends: dict[str, int] = {}  # of counters beside the named one: how far they go
         self._per_epoch = False  # steps begin anew with an epoch
 
     def look_for_rivals(self, values: Mapping[str, object]) -> None:
@@ -103,8 +104,7 @@ class Counters:
 
     def define(self, key: str, counter: str) -> None:
         """Take what the log itself says counts the steps of a key (`eval/*`: of many)."""
-        if counter:
-            self.defined[key] = counter
+        self.defined |= {key: counter} if counter else {}
 
     def axis(self, key: str) -> str | None:
         """The key that counts updates for a logged key; None: the tracker's own step."""
@@ -123,6 +123,8 @@ class Counters:
         assert self.wanted is not None
         if self.wanted in values:
             found = self.value(values[self.wanted])
+            for key in self.seen.keys() & values.keys() - {self.wanted}:
+                self._ends[key] = max(self._ends.get(key, 0), whole(values[key]) or 0)
             if found is not None:
                 self._last = found
                 if (at := whole(step)) is not None:
@@ -204,6 +206,7 @@ class Counters:
     def settle(
         self, what: str, last: int, planned: int | None,
         elsewhere: Sequence[tuple[str, str, int]], trainers: set[str], both: int, used: str | None,
+        own_plan: int | None = None,
     ) -> None:
         """Refuse steps whose unit is not clear.
 
@@ -215,6 +218,7 @@ class Counters:
             trainers: whose words the scores are.
             both: scores that have the tracker's step and the counter.
             used: the counter of the scores.
+            own_plan: updates that were planned, as the log says it.
 
         Raises:
             UnclearError: with both values and the option that settles it.
@@ -229,6 +233,13 @@ class Counters:
             self.infer(f"step: {self._filled} rows without {self.wanted} take the one before them")
         if self.wanted is None:
             self._doubts(what, last, elsewhere, trainers, both, planned)
+        ended = [key for key, end in self._ends.items() if end == own_plan]
+        if own_plan and ended and last > own_plan + 1 + own_plan // 50:
+            raise UnclearError(
+                f"{what}: steps must be updates, but {self.wanted} counts to {last} and {ended[0]} "
+                f"to the {own_plan} that are planned; drop --set steps, and name {ended[0]} with "
+                f"--set step={ended[0]}.", options=("--set", f"step={ended[0]}"),
+            )
         if planned is not None and last > planned + 1 + planned // 50:
             others = [k for k in self.seen if k not in (self.wanted, used)]
             raise UnclearError(
@@ -271,7 +282,7 @@ class Counters:
                 options=("--set", f"step={axis}"),
             )
         if self.calls and not self.seen and last:
-            if trainers & set(CALLS):
+            if trainers & {*CALLS}:
                 raise UnclearError(
                     f"{what}: steps must be updates, but the tracker's own step (to {last}) counts "
                     f"calls of log and no key beside it counts updates; export the log with one "

@@ -258,6 +258,15 @@ def numbers_of(table: pa.Table, name: str, path: Path) -> FloatArray:
         return _numbers_one_by_one(text.to_pylist(), name, path)
 
 
+def scores_of(
+    table: pa.Table, name: str, path: Path, score_range: tuple[float, float]
+) -> FloatArray:
+    """A column of scores in a range: a cell with a percent sign is a share, whatever that is."""
+    found = numbers_of(table, name, path)
+    low, high = score_range
+    return low + found * (high - low) if has_percent_signs(table, name) else found
+
+
 def as_numpy(values: pa.Array | pa.ChunkedArray, missing: float) -> NDArray[Any]:
     """Numbers or truth values; pyarrow's own `to_numpy` would import pandas (0.3 s)."""
     import pyarrow as pa
@@ -284,9 +293,11 @@ def has_percent_signs(table: pa.Table, name: str) -> bool:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    if name not in table.column_names or not pa.types.is_string(table.column(name).type):
-        return False
-    return bool(pc.any(pc.match_substring(table.column(name), "%")).as_py())
+    column = table.column(name) if name in table.column_names else pa.chunked_array([pa.nulls(0)])
+    if pa.types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    is_text = pa.types.is_string(column.type) or pa.types.is_large_string(column.type)
+    return is_text and bool(pc.any(pc.match_substring(column, "%")).as_py())
 
 
 def _numbers_one_by_one(values: list[str | None], name: str, path: Path) -> FloatArray:

@@ -13,6 +13,8 @@ from numpy.typing import NDArray
 
 from isocompute.domain import Curve
 from isocompute.errors import InputError
+from isocompute.importers.beside import configuration_in_table, tables_of
+from isocompute.importers.called import counts_problems
 from isocompute.importers.configuration import MODELS, configuration, problems_of
 from isocompute.importers.headers import head_of
 from isocompute.importers.plain_words import RESPONSES, counted_in
@@ -30,6 +32,7 @@ from isocompute.importers.table import (
     numbers_of,
     read_table,
     rows_where,
+    scores_of,
     table_in_memory,
     texts_of,
 )
@@ -49,6 +52,7 @@ from isocompute.importers.tidy_checks import (
     check_numbers,
     check_one_model,
     check_one_rate,
+    check_problems,
     check_rivals,
 )
 from isocompute.importers.tidy_columns import (
@@ -63,7 +67,7 @@ from isocompute.importers.tidy_columns import (
     plain_name,
 )
 from isocompute.importers.tidy_curves import group, of_evaluations, told_apart
-from isocompute.importers.tidy_wide import turned, without_padding
+from isocompute.importers.tidy_wide import Texts, turned, without_padding
 from isocompute.importers.vocabulary import MEASURED_AT
 from isocompute.store.arms import matches, no_match
 
@@ -186,8 +190,8 @@ def curves_of(
         if not names:
             unsaid = [name for name in REQUIRED if getattr(settings, name, None) is None]
             raise not_there(path, unsaid, header, settings)
-        models = (c for c in columns if plain_name(c.strip()) in MODELS)
-        names |= {c: c.strip() for c in models if c not in names}
+        more = (c for c in columns if plain_name(c.strip()) in MODELS or counts_problems(c))
+        names |= {c: c.strip() for c in more if c not in names}
         if "steps" in names.values() and settings.step is None:
             at = (c for c in columns if c not in names and MEASURED_AT.search(plain_name(c)))
             names |= dict.fromkeys([*at][:1], _MEASURED)
@@ -195,7 +199,7 @@ def curves_of(
         check_rivals(header, names, path)
         check_units(goes_by, path)
         if not (scores or "score" in goes_by):  # before a cell is read: all that will be asked for
-            raise not_there(path, _unsaid(goes_by, settings), header, settings)
+            raise not_there(path, _unsaid(goes_by, settings, path), header, settings)
         return names
 
     filled_by = list[str]()
@@ -206,7 +210,9 @@ def curves_of(
         raise InputError(f"{path}: a tidy file needs at least 1 row, but it has none; add rows.")
     there = set(table.column_names)
     models = [c for c in table.column_names if plain_name(c) in MODELS and c not in where]
+    score_of = partial(scores_of, path=path, score_range=score_range)
     numbers = {name: numbers_of(table, name, path) for name in NUMBERS if name in there}
+    numbers |= {name: score_of(table, name) for name in SCORES if name in there}
     from_logarithms(numbers, goes_by, path)
     units = texts_of(table, UNIT) if UNIT in there else None
     texts = {name: texts_of(table, name) for name in TEXTS if name in there}
@@ -215,7 +221,9 @@ def curves_of(
         check_one_model(name, *texts_of(table, name), at, path, "run" in there)
     recorded = recorded_columns(table, path)
     if (is_turned := any(one.step is not None for one in scores)):
-        numbers, texts, recorded, told = turned(table, scores, numbers, texts, recorded, path)
+        numbers, texts, recorded, told = turned(
+            table, scores, numbers, texts, recorded, path, score_range
+        )
         scores = []
         if told and say is not None:
             say(f"{path}: {told}")
@@ -224,7 +232,7 @@ def curves_of(
         mine, rows = dict(numbers), len(next(iter(numbers.values()), np.zeros(table.num_rows)))
         words = dict(texts)
         if one.column in there:
-            mine["score"] = numbers_of(table, one.column, path)
+            mine["score"] = score_of(table, one.column)
         mapped = settings.columns.get(goes_by.get(one.column, "").strip())
         if mapped is not None and mapped.errors:
             mine["score"] = of_errors(mine["score"], f"{path}: {goes_by[one.column].strip()}")
@@ -232,6 +240,7 @@ def curves_of(
             if name not in words and (word := getattr(one.settings, name)) is not None:
                 words[name] = (np.zeros(rows, dtype=np.int64), [word])
         _from_names(mine, words, one.settings)
+        _from_table_beside(mine, words, path, say)
         for name in SETTINGS:
             value = getattr(one.settings, name)
             if name not in mine and value is not None:
@@ -241,6 +250,9 @@ def curves_of(
             mine["rollouts"] = (
                 mine["problems_per_batch"] * mine["rollouts_per_problem"] * mine["steps"]
             )
+        for column in (c for c in table.column_names if counts_problems(c) and not is_turned):
+            if column not in where and "score" in mine:
+                check_problems(column, numbers_of(table, column, path), mine, words, path)
         filled = 0
         if _MEASURED in goes_by and {"score", "steps"} <= set(mine) and not is_turned:
             at = numbers_of(table, _MEASURED, path)
@@ -300,8 +312,13 @@ def curves_of(
     return of_evaluations(curves, path, say)
 
 
-def _unsaid(there: Mapping[str, str], settings: Settings) -> list[str]:
+def _unsaid(there: Mapping[str, str], settings: Settings, path: Path) -> list[str]:
     """What a table must hold, and neither its columns nor the settings say."""
+    if "run" in there and path.is_file():
+        rows = [configuration(row) for file, table in tables_of(path.parent).items()
+                for row in table.values() if file != path.name]  # fmt: skip
+        said = [name for name in SETTINGS if rows and all(getattr(row, name) for row in rows)]
+        there = {**there, **dict.fromkeys(said, "")}
     missing = [n for n in REQUIRED if n not in there and getattr(settings, n, None) is None]
     made = {"problems_per_batch": RESPONSES, **{name: log for log, name in LOG2.items()}}
     if settings.pattern is not None and "run" in there:
@@ -313,8 +330,7 @@ def _unsaid(there: Mapping[str, str], settings: Settings) -> list[str]:
 
 
 def _from_responses(
-    numbers: dict[str, FloatArray], path: Path,
-    units: tuple[NDArray[np.int64], list[str]] | None,
+    numbers: dict[str, FloatArray], path: Path, units: tuple[NDArray[np.int64], list[str]] | None
 ) -> None:
     """B_p of a batch that counts responses, where n is known; of one in units, by its rows'."""
     batch, n = numbers.pop(RESPONSES, None), numbers.get("rollouts_per_problem")
@@ -338,8 +354,7 @@ def _from_responses(
 
 
 def _from_names(
-    numbers: dict[str, FloatArray], texts: dict[str, tuple[NDArray[np.int64], list[str]]],
-    settings: Settings,
+    numbers: dict[str, FloatArray], texts: Texts, settings: Settings
 ) -> None:
     """Take what `pattern` finds in the names of runs, where all of them say it."""
     if settings.pattern is None or "run" not in texts:
@@ -350,6 +365,23 @@ def _from_names(
         said = [getattr(one, name) for one in found]
         if name not in numbers and said and None not in said:
             numbers[name] = np.array(said, dtype=np.float64)[codes]
+
+
+def _from_table_beside(
+    numbers: dict[str, FloatArray], texts: Texts, path: Path, say: Callable[[str], None] | None
+) -> None:
+    """Take what a table of runs beside this one says of all of its runs."""
+    if "run" not in texts or not path.is_file() or set(SETTINGS) <= set(numbers):
+        return
+    codes, names = texts["run"]
+    rows = [row for name in names if (row := configuration_in_table(path, name)) is not None]
+    said = [configuration(row) for _, row in rows]
+    for name in SETTINGS if len(said) == len(names) else ():
+        values = [getattr(one, name) for one in said]
+        if name not in numbers and None not in values:
+            numbers[name] = np.array(values, dtype=np.float64)[codes]
+            if say is not None:
+                say(f"{path}: {name}: read from {rows[0][0]} beside it")
 
 
 def _select(table: pa.Table, where: Mapping[str, str], path: Path) -> pa.Table:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from isocompute.domain import Curve
 from isocompute.errors import InputError
+from isocompute.importers.called import several_problems
 from isocompute.importers.scale import MOST_ROLLOUTS, check_range
 from isocompute.importers.table import FloatArray
 from isocompute.importers.tidy_cells import FILL
@@ -54,11 +55,14 @@ def check_numbers(
     ) -> None:
         if bad.any():
             row = int(bad.argmax())
+            percent = len(seen) > 0 and seen[0] >= 0 and 10 < seen[1] <= 100
+            words = ("0", "100") if percent else ("LOW", "HIGH")
             raise InputError(
                 f"{path}: `{name}` must be {rule}, but row {row + 1} has "
-                f"{numbers[name][row]:g} ({int(bad.sum())} such rows); {cure}.",
-                options=("--range", "LOW", "HIGH") if seen else (),
-                trial=("--range", *map(repr, seen)) if seen else (),
+                f"{numbers[name][row]:g} ({int(bad.sum())} such rows); {cure}"
+                f"{', for percent --range 0 100' if percent else ''}.",
+                options=("--range", *words) if seen else (),
+                trial=("--range", *(words if percent else map(repr, seen))) if seen else (),
             )
 
     for name in ("problems_per_batch", "rollouts_per_problem"):
@@ -311,6 +315,36 @@ def check_one_rate(curves: Sequence[Curve], path: Path) -> None:
                 f"--where learning_rate={next(iter(rates))}, or keep all with "
                 "--where 'learning_rate=*'.",
                 options=("--where", "learning_rate=RATE"), trial=("--where", "learning_rate=*"),
+            )
+
+
+def check_problems(
+    column: str, counts: FloatArray, numbers: Mapping[str, FloatArray],
+    texts: Mapping[str, tuple[NDArray[np.int64], list[str]]], path: Path,
+) -> None:
+    """Scores of different numbers of problems are no points of one curve.
+
+    Args:
+        column: that says the number, and what it holds: (rows,).
+        counts: (rows,).
+        numbers, texts: what is known of the rows.
+        path: of the table, for the message.
+
+    Raises:
+        InputError: with the selection of one of them.
+    """
+    known = [numbers[name] for name in ("problems_per_batch", "rollouts_per_problem", "seed")
+             if name in numbers]  # fmt: skip
+    there = np.isfinite(counts) & np.isfinite(numbers["score"])
+    of = np.stack([*known, *(codes for codes, _ in texts.values()), 0 * counts], axis=1)
+    for key in np.unique(of[there], axis=0):
+        own, rows = np.unique(counts[there & (of == key).all(axis=1)], return_counts=True)
+        if told := several_problems(dict(zip(map(int, own), map(int, rows), strict=True)), column):
+            most = f"{column}={own[-1]:g}"
+            raise InputError(
+                f"{path}: {told}; choose with --where {shlex.quote(most)}, or keep all with "
+                f"--where {shlex.quote(f'{column}=*')}.",
+                options=("--where", f"{column}=PROBLEMS"), trial=("--where", most),
             )
 
 

@@ -20,7 +20,7 @@ from isocompute.domain import Curve
 from isocompute.errors import InputError
 from isocompute.importers.runs import UnclearError
 from isocompute.importers.settings import Settings
-from isocompute.importers.table import FloatArray, numbers_of
+from isocompute.importers.table import FloatArray, scores_of
 from isocompute.importers.vocabulary import counts_updates
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ def says_end(column: str) -> bool:
 
 def turned(
     table: pa.Table, scores: Sequence[Scores], numbers: Mapping[str, FloatArray], texts: Texts,
-    recorded: Mapping[str, FloatArray], path: Path,
+    recorded: Mapping[str, FloatArray], path: Path, score_range: tuple[float, float],
 ) -> tuple[dict[str, FloatArray], Texts, dict[str, FloatArray], str]:
     """The table with a row for every score: columns (rows,), texts, recorded, a line about the end.
 
@@ -100,6 +100,8 @@ def turned(
         table: with a row for every run.
         scores: its columns of scores, one for each update.
         numbers, texts, recorded: its other columns; `steps`, how many updates a run did.
+        path: of the table, for messages.
+        score_range: what scores may be.
 
     Raises:
         InputError: scores stand beyond the end of a run, and are no padding.
@@ -108,7 +110,7 @@ def turned(
     end = base.pop("steps", np.full(count, np.inf))
     base.pop("rollouts", None)  # of the whole run
     step = np.array([float(one.step or 0) for one in scores])
-    cells = np.stack([numbers_of(table, one.column, path) for one in scores])
+    cells = np.stack([scores_of(table, one.column, path, score_range) for one in scores])
     for run in range(count):
         _check_beyond(step, cells[:, run], float(end[run]), run, path)
     beyond = (step[:, None] > np.where(np.isnan(end), np.inf, end)) & ~np.isnan(cells)

@@ -9,13 +9,17 @@ from __future__ import annotations
 import csv
 import re
 import tempfile
-from functools import cache
+import zipfile
+from collections.abc import Iterator
+from functools import cache, reduce
+from html import unescape
 from pathlib import Path
 from typing import Any
 
 from isocompute.errors import InputError, NotInstalledError
 
 WORKBOOKS = (".xlsx", ".xlsm", ".xls", ".ods")
+_MAX_BYTES = 256 << 20  # of a part, unpacked: a zip expands a thousand times
 _FEW = 2  # numbers under each other: fewer are chance
 
 
@@ -70,8 +74,11 @@ def _sheets(path: Path, _time: int, _size: int) -> list[Path]:
     taken = sum(1 for one in Path(_home()).iterdir())
     home = Path(_home(), str(taken), path.name)
     found = []
+    percents = _percents(path)
     for name, rows in sheets.items():
-        cells = [[_text(cell) for cell in row] for row in rows]
+        shares = percents.get(name, set())
+        cells = [[_text(cell, (i, k) in shares) for k, cell in enumerate(row)]
+                 for i, row in enumerate(rows)]  # fmt: skip
         if not _is_table(rows):
             continue
         home.mkdir(parents=True, exist_ok=True)
@@ -93,8 +100,44 @@ def _is_table(rows: list[list[Any]]) -> bool:
     return len(counts) > 1 and max(counts) >= _FEW
 
 
-def _text(cell: Any) -> str:
+def _percents(path: Path) -> dict[str, set[tuple[int, int]]]:
+    """Cells of an Excel workbook that are shown as percent, by sheet: row and column, from 0."""
+    found = dict[str, set[tuple[int, int]]]()
+    if not zipfile.is_zipfile(path):  # .xls
+        return found
+    with zipfile.ZipFile(path) as book:
+        def part(name: str) -> str:
+            there = name in book.namelist() and book.getinfo(name).file_size <= _MAX_BYTES
+            return book.read(name).decode("utf-8", "replace") if there else ""
+
+        styles = part("xl/styles.xml")
+        forms = {"9", "10", *(one["numFmtId"] for one in _tags(styles, "numFmt")
+                              if "%" in one.get("formatCode", ""))}  # fmt: skip
+        used = styles.partition("<cellXfs")[2].partition("</cellXfs>")[0]
+        shown = {str(i) for i, one in enumerate(_tags(used, "xf")) if one.get("numFmtId") in forms}
+        files = {one["Id"]: one["Target"].removeprefix("/xl/") for one in
+                 _tags(part("xl/_rels/workbook.xml.rels"), "Relationship")}  # fmt: skip
+        for sheet in _tags(part("xl/workbook.xml"), "sheet") if shown else ():
+            cells = _tags(part(f"xl/{files.get(sheet.get('r:id', ''), '')}"), "c")
+            at = (re.fullmatch("([A-Z]+)([0-9]+)", c.get("r", "")) for c in cells
+                  if c.get("s") in shown)  # fmt: skip
+            found[unescape(sheet.get("name", ""))] = {
+                (int(m[2]) - 1, reduce(lambda n, a: 26 * n + ord(a) - 64, m[1], 0) - 1)
+                for m in at if m
+            }
+    return found
+
+
+def _tags(text: str, name: str) -> Iterator[dict[str, str]]:
+    """The attributes of XML elements of a name."""
+    for tag in re.finditer(rf"<(?:\w+:)?{name}\s([^>]*)>", text):
+        yield dict(re.findall(r'([\w:]+)="([^"]*)"', tag[1]))
+
+
+def _text(cell: Any, is_percent: bool = False) -> str:
     """A cell as a CSV has it: whole numbers without a point, a line for a cell of several."""
+    if is_percent and isinstance(cell, int | float):
+        return f"{_text(round(100 * cell, 9))}%"
     if isinstance(cell, float) and cell == int(cell):
         return str(int(cell))
     return " ".join(str(cell).split())

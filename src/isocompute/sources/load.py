@@ -32,7 +32,7 @@ from isocompute.importers.repetitions import (
     unsaid,
 )
 from isocompute.importers.runs import ImportedRun
-from isocompute.importers.scale import PLAIN, require_range, rescaled
+from isocompute.importers.scale import PLAIN, refuse_two_units, require_range, rescaled
 from isocompute.importers.tables import tables_or_runs
 from isocompute.importers.tidy import IN_MEMORY
 from isocompute.importers.workbooks import shown
@@ -297,6 +297,11 @@ def _named(table: Path, c: Curve) -> Named:
 
 
 def _of_split(asked: _Asked, curves: list[Curve]) -> Found:
+    kinds: dict[tuple[str, ...], list[Curve]] = {}
+    for c in curves:
+        kinds.setdefault((c.metric, c.problem_set, c.split), []).append(c)
+    for alike in kinds.values():
+        refuse_two_units(alike, asked.path)
     train = [c for c in curves if c.split == "train"] if asked.train else []
     held_out = sorted({c.split for c in curves if SPLITS.get(c.split.lower()) == "validation"})
     of = asked.split

@@ -1,0 +1,132 @@
+"""The configuration of a run somewhere in the folder that was given, known by what it says.
+
+`recipes/a.yaml` with `output_dir: outputs/RUN` is RUN's, wherever its log lies.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from functools import lru_cache
+from pathlib import Path
+
+from isocompute.errors import InputError
+from isocompute.importers.configuration import configuration
+from isocompute.importers.names import number_in
+from isocompute.importers.reading import flatten, parse_json, unwrapped
+
+_NAMED_IN = ("wandb_run_name", "wb_run_name", "run_name", "exp_name", "experiment_name")
+_PLACED_IN = ("output_dir", "output_path", "default_local_dir", "log_dir", "log_path",
+              "logging_dir", "save_path", "save_dir", "ckpt_path", "checkpoint_dir")  # fmt: skip
+# prime-rl's orchestrator writes its own part alone
+_ORCHESTRATOR = ("orch", "orchestrator")
+# a start that trains nothing overwrites the file of the one before (EasyR1, verl: trainer.val_only)
+_TRAINS_NOTHING = re.compile(r"(?:^|[._])(?:val|eval|evaluate|test)_only$")
+_ENDINGS = (".yaml", ".yml", ".toml", ".json")
+_MOST, _LONGEST = 2_000, 1 << 16  # files; bytes of one: a log is longer
+_NOT_OURS = ("wandb", "mlruns", "node_modules", "site-packages")
+_TELLING = re.compile(r"[a-z].*[-_.0-9]|[-_.0-9].*[a-z]", re.I)  # `grpo` may be any word of it
+
+
+def is_telling(run: str) -> bool:
+    """Whether a run's name is no plain word or number, which may stand anywhere."""
+    return _TELLING.search(run) is not None
+
+
+def names_in(config: Mapping[str, object]) -> set[str]:
+    """What a configuration calls its run."""
+    return {str(v) for k, v in config.items() if k.rpartition(".")[2] in _NAMED_IN}
+
+
+def configuration_elsewhere(
+    path: Path, run: str, within: Path
+) -> tuple[str, dict[str, object]] | None:
+    """The one file of settings that names a run, or the folder of its outputs; None else.
+
+    Args:
+        path: of the log.
+        run: its name.
+        within: the folder that is looked through.
+    """
+    if not is_telling(run):
+        return None
+    found = dict[Path, dict[str, object]]()
+    for file, text in configurations_in(within):
+        if run in text and file != path and _is_of(said := content(file), run):
+            found[file] = said
+    if len(found) != 1:
+        return None
+    ((file, said),) = found.items()
+    return None if contradicts(said, run) else (os.path.relpath(file, path.parent), said)
+
+
+def _is_of(said: Mapping[str, object], run: str) -> bool:
+    places = {str(v).rstrip("/").rpartition("/")[2] for k, v in said.items()
+              if k.rpartition(".")[2] in _PLACED_IN}  # fmt: skip
+    return run in names_in(said) | places and tells(said)
+
+
+def tells(said: Mapping[str, object]) -> bool:
+    """Whether settings say B_p or n, or what may be."""
+    found = configuration(said)
+    return bool(found.problems_per_batch or found.rollouts_per_problem or found.notes)
+
+
+def contradicts(said: Mapping[str, object], run: str) -> bool:
+    """Whether a run's name speaks of another n: a script that was changed for the next run."""
+    n, called = configuration(said).rollouts_per_problem, number_in(run, "rollouts_per_problem")
+    return None not in (n, called) and n != called
+
+
+@lru_cache(maxsize=1)
+def configurations_in(within: Path) -> list[tuple[Path, str]]:
+    """Files below a folder that may hold settings, with their text; none where they are many."""
+    found = list[tuple[Path, str]]()
+    for parent, folders, names in os.walk(within):
+        folders[:] = sorted(f for f in folders if f not in _NOT_OURS and f[0] != ".")
+        for name in sorted(n for n in names if n.endswith(_ENDINGS)):
+            file = Path(parent, name)
+            if file.is_file() and file.stat().st_size <= _LONGEST:
+                found.append((file, file.read_text("utf-8", "replace")))
+            if len(found) > _MOST:
+                return []
+    return found
+
+
+def content(file: Path) -> dict[str, object]:
+    """A configuration file, flat; empty where it cannot be read."""
+    value: object = None
+    if file.suffix == ".json":
+        value, _ = parse_json(file.read_bytes())
+        if file.stem in _ORCHESTRATOR and isinstance(value, dict):
+            value = {"orchestrator": value, **value}
+        if isinstance(value, list):  # Comet's
+            value = {
+                str(row.get("name")): row.get("valueCurrent")
+                for row in value if isinstance(row, dict)
+            }
+    elif file.suffix == ".toml":
+        import tomllib
+
+        try:
+            value = tomllib.loads(file.read_text("utf-8", "replace"))
+        except (tomllib.TOMLDecodeError, RecursionError):
+            return {}
+        if file.stem in _ORCHESTRATOR:
+            value = {"orchestrator": value, **value}
+    else:  # most logs have none beside them
+        from isocompute.study.yaml12 import read_yaml
+
+        try:
+            value = read_yaml(file)
+        except InputError:
+            return {}
+        if isinstance(value, Mapping):  # W&B: {"lr": {"value": 1e-6, "desc": null}}
+            value = {k: v for k, v in value.items() if k not in ("_wandb", "wandb_version")}
+    flat = flatten(unwrapped(value))
+    if any(_TRAINS_NOTHING.search(key) and flat[key] is True for key in flat):
+        return {}
+    if "trl.num_generations" in flat and "micro_batch_size" in flat:  # axolotl's words for TRL's
+        flat.setdefault("per_device_train_batch_size", flat["micro_batch_size"])
+    return flat

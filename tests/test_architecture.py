@@ -233,6 +233,15 @@ def test_no_module_is_long() -> None:
     assert not too_long, "split it where one thing ends and another begins"
 
 
+def test_the_importers_say_where_a_line_belongs() -> None:
+    folder = PACKAGE / "importers"
+    listed = (ast.get_docstring(ast.parse((folder / "__init__.py").read_text("utf-8"))) or "")
+    rooms = listed.partition("along the path of a log:")[2].replace("`read`", "read")
+    named = re.findall(r"[a-z_]+", " ".join(p.partition(":")[2] for p in rooms.split("\n- ")))
+    there = {p.stem for p in folder.glob("*.py")} - {"__init__", "read"}
+    assert sorted(named) == sorted(there), "name each module once, in the room it belongs to"
+
+
 def text_files() -> list[Path]:
     """Tracked text, or the whole tree where there is no git (an unpacked source archive)."""
     listing = subprocess.run(

@@ -20,8 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isocompute.allocation import Budget, Rates
-from isocompute.answers.spending import Spent, apart, lines, solved
 from isocompute.answers.price_error import within
+from isocompute.answers.spending import Spent, apart, lines, solved
 from isocompute.domain import Configuration, Curve, Effort
 from isocompute.domain.curve import UNITS
 from isocompute.domain.text import compact, unit_words

@@ -1,6 +1,25 @@
 """Runs that others trained: logs of trainers and trackers -> the records of a study.
 
 `read_log` reads a file or a folder, `to_curves` makes learning curves of what it found.
+
+Where a line belongs, along the path of a log:
+
+- Bytes to values: reading, ledger, torn, wire, headers, csv_cells, local_cells, workbooks.
+- A reader for every format, chosen in `read`: jsonl, prefixed, console, blocks, printed, progress,
+  tensorboard, wandb, sqlite, mlflow_store, calls, trainer_state, recording, documents, series,
+  dumps, checkpoints, csvlogs, csv_runs, csv_long, csv_wide, parquetlogs, unnamed_rows, several,
+  published.
+- Tables of curves: tables, table, tidy, tidy_columns, tidy_cells, tidy_checks, tidy_curves,
+  tidy_wide, unnamed, handing.
+- Words, what a key or a name says: vocabulary, meanings, plain_words, called, names, patterns,
+  powers, scored, settings, recorded.
+- The configuration of a run, beside its log or elsewhere: configuration, beside, launched, listed,
+  elsewhere, described.
+- What counts updates, rollouts, tokens, seconds: steps, cadence, parts, placing, points, checks,
+  schedule, timing, sides, scale.
+- What is one run: identity, shared, merging, sequels, siblings, split_names, ranks, repetitions.
+- A run is made: collect, conclude, runs, archive, again, convert.
+- What is asked of the user: asking, questions, doubts.
 """
 
 from __future__ import annotations

@@ -23,15 +23,19 @@ class InputError(IsocomputeError, ValueError):
         options: words of the command line that settle it; what only the user knows in capitals.
         trial: words under which to look for what would be asked next, where those cannot be;
             None: nothing can be.
+        condition: what must be true for those options to be right, "`i` counts updates"; "" where
+            they are.
     """
 
     exit_code = 2
 
     def __init__(
-        self, text: str = "", *, options: Sequence[str] = (), trial: Sequence[str] | None = None
-    ) -> None:
+        self, text: str = "", *, options: Sequence[str] = (), trial: Sequence[str] | None = None,
+        condition: str = "",
+    ) -> None:  # fmt: skip
         super().__init__(text)
         self.options = tuple(options)
+        self.condition = condition
         self.trial = tuple(options if trial is None else trial)
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from isocompute.cli.output import check_target, show, warn, write_json
-from isocompute.cli.scores import narrowed, repeated, scores
+from isocompute.cli.scores import metric_names, narrowed, repeated, scores
 from isocompute.errors import InputError
 from isocompute.files import not_found, refuse_file
 
@@ -77,7 +77,7 @@ def fit(options: Options) -> int:
 def _metrics(options: Options) -> Sequence[str | None]:
     if options.metric is None:
         return [None]
-    words = [word.strip() for word in options.metric.split(",")]
+    words = metric_names(options.metric)
     if not all(words):
         raise InputError(
             f"--metric must name scores with commas between them, but got {options.metric!r}; "

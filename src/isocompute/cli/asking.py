@@ -20,7 +20,9 @@ def asking_lines(error: InputError, argv: Sequence[str] | None) -> list[str]:
     if len(told) == 1 and not then:
         return told  # with its option
     typed = ["isocompute", *(sys.argv[1:] if argv is None else argv), *error.options]
-    told += [f"To paste{yours(typed)}:", f"  {shlex.join(typed)}"]
+    only_if = " and ".join(one.condition for one in asked if one.condition)
+    told += [f"To paste{f', only if {only_if}' if only_if else ''}{yours(typed)}:",
+             f"  {shlex.join(typed)}"]  # fmt: skip
     return [*told, f"then{yours(then)}:", f"  {shlex.join(then)}"] if then else told
 
 

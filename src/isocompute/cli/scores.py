@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 import shlex
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypedDict
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     from isocompute.importers import Settings
 
 Options = argparse.Namespace
+_METRIC = re.compile(r"(avg|mean|best|worst|pass|maj)(\W|$)")
 
 
 class Scores(TypedDict):
@@ -54,6 +56,21 @@ _READING = (
 )  # fmt: skip
 
 
+def metric_names(text: str) -> list[str]:
+    """Names with commas between them; what begins no name is the rest of the one before.
+
+    >>> metric_names("avg@4, best@4"), metric_names("avg:exact_match,flexible-extract")
+    (['avg@4', 'best@4'], ['avg:exact_match,flexible-extract'])
+    """
+    found: list[str] = []
+    for word in text.split(","):
+        if found and ":" in found[-1] and not _METRIC.match(word.strip()) and word.strip():
+            found[-1] += f",{word}"
+        else:
+            found.append(word.strip())
+    return found
+
+
 def repeated(options: Options) -> str:
     """The options that the next command needs, too: "--map columns.yaml --set ..."."""
     words = []
@@ -64,7 +81,7 @@ def repeated(options: Options) -> str:
         elif isinstance(value, tuple):
             words.append(f"{name} {value[0]}={value[1]}")
         elif isinstance(value, str):
-            one = value.split(",")[0] if attribute == "metric" else value  # a plan is of one
+            one = metric_names(value)[0] if attribute == "metric" else value  # a plan is of one
             words.append(f"{name} {shlex.quote(one)}")
         else:
             words += [f"{name} {shlex.quote(str(one))}" for one in value or ()]

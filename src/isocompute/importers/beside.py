@@ -334,7 +334,9 @@ def _table(file: Path) -> dict[str, dict[str, object]]:
     asked = any(may_be_setting(key) for key in header)
     # a column that repeats names what runs share
     naming = [i for i in naming if len({row[i] for row in cells}) == len(cells)]
-    if not asked and not all(one.problems_per_batch or one.rollouts_per_problem for one in known):
+    if not asked and not all(
+        one.problems_per_batch or one.rollouts_per_problem or one.seed is not None for one in known
+    ):
         return {}
     return {
         row[i]: {key: value for key, value in told.items() if value}

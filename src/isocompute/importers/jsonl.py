@@ -146,6 +146,7 @@ def read_jsonl(paths: Sequence[Path], settings: Settings, name: str = "") -> lis
             f"{str(first)!r} has none{_keys(collector)}; name the step's key with --set step="
             f"{key or 'KEY'}{', if that counts updates' * bool(key)}.",
             options=("--set", f"step={key or 'KEY'}"),
+            condition=f"`{key}` counts updates (not rollouts or micro-batches)" if key else "",
         )
     finish_dumps(dumps, collector)
     if errors.count:

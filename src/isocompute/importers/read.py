@@ -353,7 +353,7 @@ def _read_folder(folder: Path, settings: Settings) -> list[ImportedRun]:
         cure = cures.get(telling[0], InputError()) if telling else InputError()
         raise InputError(
             f"a folder must hold at least one log that is known, but {str(folder)!r} holds none"
-            f"{hint}", options=cure.options, trial=cure.trial,
+            f"{hint}", options=cure.options, trial=cure.trial, condition=cure.condition,
         )
     return runs
 

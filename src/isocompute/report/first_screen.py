@@ -310,6 +310,8 @@ def _cost(cost: Document, clock: str) -> str:
         known["tokens"] = None
     parts = [*amounts(known), *([clock] if clock else [])]
     whose = source_words(cost).replace("your runs' times", "measured")
+    if whose.endswith("in your runs"):  # why it is a range stands among the notes
+        whose = ""
     said = ", ".join(parts) + (f" ({whose})" if whose else "")
     return said or "not known; give --rollouts-per-gpu-hour"
 

@@ -18,8 +18,8 @@ def test_a_metric_may_hold_a_comma() -> None:
 
 
 def test_a_table_that_says_seeds_alone_is_read(tmp_path: Path) -> None:
-    for name in ("left_n4", "right_n4"):
-        rows = [{"global_step": k, "eval/score": 0.1 * k} for k in range(5)]
+    for start, name in enumerate(("left_n4", "right_n4")):
+        rows = [{"global_step": k, "eval/score": 0.1 * k + 0.03 * start} for k in range(5)]
         (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(r) + "\n" for r in rows))
     (tmp_path / "runs.csv").write_text("run,seed\nleft_n4,7\nright_n4,8\n")
     settings = load_settings(

@@ -32,7 +32,6 @@ _LEAST_RATE = 1e-4
 _RATES = 60
 
 
-
 class Landscape(NamedTuple):
     """How pass@1 is spread over problems.
 

@@ -248,13 +248,19 @@ def _cost(cost: Mapping[str, Any]) -> tuple[list[str], str]:
     return amounts(cost) or ["not known; give --rollouts-per-gpu-hour"], source_words(cost)
 
 
-def source_words(cost: Mapping[str, Any]) -> str:
-    """Where a cost comes from, of its hours or its tokens; "" where nothing is to be said."""
+def source_words(cost: Mapping[str, Any], *, trend: bool = True) -> str:
+    """Where a cost comes from, of its hours or its tokens; "" where nothing is to be said.
+
+    Args:
+        cost: of a plan's document.
+        trend: whether to say why it is a range, where it is one.
+    """
     source = cost.get("source") or {}
-    if (found := source.get("rollouts_per_gpu_hour")) is not None:
-        return rate_words(found)
+    found = source.get("rollouts_per_gpu_hour") or {}
     tokens = source.get("tokens_per_rollout") or {}
-    return rate_words(tokens) if tokens.get("trend") else ""
+    if found.get("trend") or (not found and tokens.get("trend")):
+        return rate_words(found or tokens) if trend else ""
+    return rate_words(found) if found else ""
 
 
 def rate_words(found: Mapping[str, Any]) -> str:

@@ -309,9 +309,8 @@ def _cost(cost: Document, clock: str) -> str:
     if known["gpu_hours"] is not None:  # of tokens there is no need beside hours and money
         known["tokens"] = None
     parts = [*amounts(known), *([clock] if clock else [])]
-    whose = source_words(cost).replace("your runs' times", "measured")
-    if whose.endswith("in your runs"):  # why it is a range stands among the notes
-        whose = ""
+    # Why it is a range stands among the notes: here it would take a second line.
+    whose = source_words(cost, trend=False).replace("your runs' times", "measured")
     said = ", ".join(parts) + (f" ({whose})" if whose else "")
     return said or "not known; give --rollouts-per-gpu-hour"
 

@@ -216,6 +216,7 @@ def test_a_study_of_the_grid_by_name() -> None:
     assert [key for key in groups if key[0] != 32] == []
     assert {len(of) for of in groups.values()} == {3}
     assert groups[32, 4][0].rollouts_K[0] == 0
+    assert (np.diff(groups[32, 4][0].rollouts_K) > 0).all()  # no training problems among them
     assert groups[32, 4][0].successes_KP.max() <= groups[32, 4][0].samples == 16
     assert {key[0] for key in load_outcomes("grid:hard-joint")[1]} == {8, 32, 128}
     assert list(load_outcomes("grid:hard[rollouts_per_problem=64]", "easy")[1]) == [(32, 64)]

@@ -228,6 +228,9 @@ def test_evidence_of_loss() -> None:
         half.append(loss_evidence(rng.binomial(4, p0), rng.binomial(4, p1), 4, 4))
     assert np.mean(np.array(none) > 3.84) <= 0.1
     assert min(half) > 3.84
+    # 50 problems from 4 of 4 to 0 of 4: likelihood 1 for 1 to 0, 2^-8 for 1/2 to 1/2.
+    fell = loss_evidence([4] * 50, [0] * 50, 4, 4)
+    assert fell == pytest.approx(2 * 50 * 8 * math.log(2), rel=0.01)
 
 
 def test_the_share_nearly_solved_is_not_that_of_all_samples_right() -> None:
@@ -235,6 +238,8 @@ def test_the_share_nearly_solved_is_not_that_of_all_samples_right() -> None:
     before, after = np.random.default_rng(9).binomial(4, [p1 / 2, p1])
     assert np.mean(after == 4) > 0.19
     assert progress(before, after, 4, 4).near_one == pytest.approx(0.1, abs=0.02)
+    many = np.random.default_rng(9).binomial(256, p1)
+    assert progress(many // 2, many, 256, 256).near_one == pytest.approx(0.1, abs=0.006)
 
 
 @pytest.mark.parametrize("samples", [4, 16])

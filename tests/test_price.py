@@ -16,6 +16,7 @@ from isocompute.answers import advice_lines, plan_budget, plan_from_source
 from isocompute.answers.fit import fit_sweep
 from isocompute.answers.machines import doubt_words
 from isocompute.answers.price import Price, priced, timed, unit_paid_in
+from isocompute.answers.price_error import within
 from isocompute.answers.steps import priced_remedy
 from isocompute.answers.words import rate_words
 from isocompute.cli import main
@@ -621,3 +622,9 @@ def test_a_design_pays_for_responses_that_grow_on() -> None:
         final = limits.final(sweep, 8, 5e8)
         assert 0.99 * 5e8 < limits.taken(final) <= 5e8
         assert limits.taken(final) >= final.rollouts**1.25
+
+
+def test_one_difference_between_two_runs_tells_no_bound():
+    c, other = Configuration(32, 8), Configuration(32, 16)
+    assert within({c: [1.0, 1.1]}, c) is None
+    assert within({c: [1.0, 1.1], other: [1.0, 0.9]}, c) is not None

@@ -284,7 +284,7 @@ def test_what_one_n_for_both_costs():
 
 
 def test_luck_of_a_seed_gains_nothing():
-    """a is flat, b wants n = 64: one n serves both, though a's luckiest n is often a smaller one."""
+    """a is flat, b wants n = 64: one n serves both, though a's luckiest n may be smaller."""
     noise = np.random.default_rng(0).normal(0, 0.02, (400, 3, 5))
     b = [c for n, mean in ((4, 0.5), (16, 0.5), (64, 0.6)) for c in flat([mean] * 5, n=n)]
     costs = []

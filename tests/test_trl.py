@@ -402,6 +402,28 @@ def test_a_stopped_run_resumes_as_if_uninterrupted(tmp_path: Path) -> None:
     assert len(longer.steps) == 2
 
 
+@pytest.mark.gpu
+@needs_trl
+def test_a_gpu_trains_and_resumes(tmp_path: Path) -> None:
+    """In bfloat16, chosen by `auto`; a resumed run goes on where it was."""
+    if not pytest.importorskip("torch").cuda.is_available():
+        pytest.skip("needs a CUDA device")
+    whole = ListSink(tmp_path / "whole")
+    TrlEngine().run(bits_spec(device="auto"), None, whole)
+    cut = ListSink(tmp_path / "cut", stop_at=2)
+    with pytest.raises(StopRequested):
+        TrlEngine().run(bits_spec(device="cuda"), None, cut)
+    cut.stop_at, cut.pending = None, []
+    TrlEngine().run(bits_spec(device="cuda"), cut.last, cut)
+    for sink in (whole, cut):
+        assert [s.step for s in sink.steps] == [1, 2, 3, 4]
+        assert [s.tokens for s in sink.steps] == [256, 512, 768, 1024]
+        assert [e.step for e in sink.evaluations] == [0, 2, 4]
+        assert all(np.isfinite(v) for s in sink.steps for v in s.health.values())
+    assert [s.problem_Q.tolist() for s in cut.steps] == [s.problem_Q.tolist() for s in whole.steps]
+    assert told(cut) == told(whole)
+
+
 @pytest.mark.trainers
 @needs_trl
 @pytest.mark.parametrize("recipe", [

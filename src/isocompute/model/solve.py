@@ -64,14 +64,20 @@ class Problem:
     def whitened(self, values: FloatArray, *, back: bool = False) -> FloatArray:
         """Whitened (J, K, C, B) values, by each problem's factors or (back) their transposes."""
         J, K, C, _ = values.shape
-        out = np.empty_like(values)
-        edges = np.flatnonzero(np.diff(self.group_B, prepend=-1, append=-1))
-        for low, high in pairwise(edges):
-            part = np.ascontiguousarray(values[..., low:high]).reshape(J, K, C * (high - low))
-            factor = self.whiten[self.group_B[low]]
-            product = (factor.transpose(0, 2, 1) if back else factor) @ part
-            out[..., low:high] = product.reshape(J, K, C, high - low)
+        out = np.empty(values.shape, values.dtype)
+        for group, of in self.groups():
+            part = np.ascontiguousarray(values[..., of])
+            factor = self.whiten[group]
+            product = (factor.transpose(0, 2, 1) if back else factor) @ part.reshape(J, K, -1)
+            out[..., of] = product.reshape(part.shape)
         return out
+
+    def groups(self) -> Iterator[tuple[int, slice]]:
+        """Each group of problems, and where they stand."""
+        edges = np.flatnonzero(np.diff(self.group_B, prepend=-1, append=-1))
+        return (
+            (int(self.group_B[low]), slice(int(low), int(high))) for low, high in pairwise(edges)
+        )
 
 
 def solve_modes(
@@ -112,9 +118,12 @@ def solve_modes(
     products = _products(problem, p, score_BJK)
     loss = _loss(products, mean_BP - p, precision)
     going = np.arange(len(p))
+    room = np.zeros((len(p), *2 * p.shape[1:]))
     for _ in range(iterations):
         prior, apart = precision.take(going), (mean_BP - p)[going]
-        hessian, down = _assembled(problem.form.own, products[going], apart, prior)
+        hessian, down = _assembled(
+            problem.form.own, products[going], apart, prior, room[: len(going)]
+        )
         diagonal = np.einsum("bpp->bp", hessian)  # a view
         diagonal += damping[going, None] * diagonal
         step = np.linalg.solve(hessian, down[:, :, None])[:, :, 0]
@@ -138,12 +147,15 @@ def _products(problem: Problem, p: FloatArray, score_BJK: FloatArray) -> FloatAr
     """What whitened derivatives and residuals make with each other, (B, J, C + 1, C + 1)."""
     own, shared = problem.split(p)
     value, jacobian = problem.form.value_and_jacobian(own, shared, problem.x_JK)
+    left = (score_BJK.transpose(1, 2, 0) - value).astype(jacobian.dtype)
     J, K, C, B = jacobian.shape
-    both = np.empty((J, K, C + 1, B), jacobian.dtype)
-    both[:, :, :C] = jacobian
-    both[:, :, C] = score_BJK.transpose(1, 2, 0) - value
-    # (B, J, C + 1, K), in double precision: a product of rounded ones need not be positive.
-    columns = np.ascontiguousarray(problem.whitened(both).transpose(3, 0, 2, 1), np.float64)
+    # In double precision: a product of rounded ones need not be positive.
+    columns = np.empty((B, J, C + 1, K))
+    for group, of in problem.groups():
+        both = np.empty((J, K, C + 1, of.stop - of.start), jacobian.dtype)
+        both[:, :, :C], both[:, :, C] = jacobian[..., of], left[..., of]
+        white = problem.whiten[group] @ both.reshape(J, K, -1)
+        columns[of] = white.reshape(both.shape).transpose(3, 0, 2, 1)
     return np.asarray(columns @ columns.transpose(0, 1, 3, 2))
 
 
@@ -154,23 +166,34 @@ def _loss(products: FloatArray, apart: FloatArray, precision: Blocks) -> FloatAr
 
 
 def _assembled(
-    n_own: int, products: FloatArray, apart: FloatArray, precision: Blocks
+    n_own: int,
+    products: FloatArray,
+    apart: FloatArray,
+    precision: Blocks,
+    room: FloatArray | None = None,
 ) -> tuple[FloatArray, FloatArray]:
-    """Gauss-Newton matrix (B, P, P) and downhill direction (half gradients) of `_products`."""
+    """Gauss-Newton matrix (B, P, P) and downhill direction (half gradients) of `_products`.
+
+    The matrix lies in `room`: zeros, or an earlier one, as all that is not zero is written anew.
+    """
     B, J, C = products.shape[:3]
     C, o = C - 1, n_own * J
-    hessian = precision.added_to(np.zeros((B, *2 * apart.shape[1:])))
+    hessian = np.zeros((B, *2 * apart.shape[1:])) if room is None else room
     down = precision.times(apart)
     # Own parameters of one configuration meet each other: the diagonals of all blocks (J, J).
     b, p, q = hessian.strides
     own = as_strided(hessian, (B, n_own, n_own, J), (b, J * p, J * q, p + q))
+    own[:] = 0.0
+    for i in range(n_own):
+        hessian[:, i * J : (i + 1) * J, i * J : (i + 1) * J] = precision.own[:, i]
     own += products[:, :, :n_own, :n_own].transpose(0, 2, 3, 1)
     cross = products[:, :, :n_own, n_own:C].transpose(0, 2, 1, 3).reshape(B, o, C - n_own)
-    hessian[:, :o, o:] += cross
-    hessian[:, o:, :o] += cross.transpose(0, 2, 1)
+    hessian[:, :o, o:] = cross
+    hessian[:, o:, :o] = cross.transpose(0, 2, 1)
     down[:, :o] += products[:, :, :n_own, C].transpose(0, 2, 1).reshape(B, o)
     shared = products[:, :, n_own:C, n_own:].sum(axis=1)
-    hessian[:, o:, o:] += shared[:, :, :-1]
+    hessian[:, o:, o:] = shared[:, :, :-1]
+    np.einsum("bpp->bp", hessian)[:, o:] += precision.shared
     down[:, o:] += shared[:, :, -1]
     return hessian, down
 

@@ -155,10 +155,12 @@ def _leap(
     leap = LEAP * rng.uniform(0.8, 1.2, (D, 1))
     speed, worth = rng.standard_normal((D, P)), np.log(rng.random(D))
     kept, taken = np.empty_like(now.parameters), np.empty(D, bool)
+    room = np.empty((min(D, next(batches(D, P)).stop), P, P))  # the same for every batch
     for part in batches(D, P):
         of, prior = problem.grouped(now.setting[part]), precision.take(part)
         start = now.parameters[part]
-        lower = np.linalg.cholesky(prior.added_to(curvature[curved[part]]))
+        matrix = np.take(curvature, curved[part], 0, room[: len(start)], "clip")
+        lower = np.linalg.cholesky(prior.added_to(matrix))
         back = _inverse_of_lower(lower.astype(np.float32))  # (D, P, P): from slopes to velocities
         ahead = back.transpose(0, 2, 1)
         p, v, step = start, speed[part], leap[part]
@@ -182,7 +184,11 @@ def _inverse_of_lower(lower: FloatArray) -> FloatArray:
     if P <= SMALL:
         return np.asarray(np.linalg.inv(lower))
     h = P // 2
-    first, last = _inverse_of_lower(lower[:, :h, :h]), _inverse_of_lower(lower[:, h:, h:])
+    first, last = lower[:, :h, :h], lower[:, h:, h:]
+    if 2 * h == P:  # quarters of one size go on together
+        first, last = np.split(_inverse_of_lower(np.concatenate([first, last])), 2)
+    else:
+        first, last = _inverse_of_lower(first), _inverse_of_lower(last)
     out = np.zeros_like(lower)
     out[:, :h, :h], out[:, h:, h:] = first, last
     out[:, h:, :h] = -last @ (lower[:, h:, :h] @ first)

@@ -135,7 +135,7 @@ class Form:
         spline, dspline = _spline(z, shared[BEFORE_BUMPS:], derivative=jacobian is not None)
         g = 1 - survive
         g += spline
-        value = rise * g
+        value: FloatArray = rise * g
         value += floor
         if self.declines:
             fall, onset = np.exp(own[3]), own[4]

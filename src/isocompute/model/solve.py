@@ -63,7 +63,7 @@ class Problem:
 
     def whitened(self, values: FloatArray, *, back: bool = False) -> FloatArray:
         """Whitened (J, K, C, B) values, by each problem's factors or (back) their transposes."""
-        J, K, C, _ = values.shape
+        J, K = values.shape[:2]
         out = np.empty(values.shape, values.dtype)
         for group, of in self.groups():
             part = np.ascontiguousarray(values[..., of])

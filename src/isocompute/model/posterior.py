@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from isocompute.domain import Configuration, Curve
 from isocompute.model.data import SweepData
 from isocompute.model.form import Form, sigma
+from isocompute.model.lattice import at_places, interpolate, keep_best
 from isocompute.model.noise import LEAST_VARIANCE, MISFIT_LENGTH, Noise
 from isocompute.model.prior import SCALES, Prior, matern, similarity
 from isocompute.model.threads import one_thread
@@ -180,11 +181,11 @@ class Posterior:
             return out
         lattice, best = self._best_on_lattice
         before = np.searchsorted(lattice, x, side="right") - 1
-        out = np.maximum(out, np.where(before >= 0, _at(best, np.maximum(before, 0)), 0.0))
+        out = np.maximum(out, np.where(before >= 0, at_places(best, np.maximum(before, 0)), 0.0))
         order = np.argsort(x, axis=-1, kind="stable")
-        known = _at(np.where(self._has_begun(x), out, 0.0), order)
+        known = at_places(np.where(self._has_begun(x), out, 0.0), order)
         so_far = np.maximum.accumulate(known, axis=2)
-        return np.maximum(out, _at(so_far, np.argsort(order, axis=-1)))
+        return np.asarray(np.maximum(out, at_places(so_far, np.argsort(order, axis=-1))))
 
     def of_one_run(self, score_D: FloatArray, gained_D: FloatArray, factor: float) -> FloatArray:
         """Draws (D,) of one evaluation of one new run of a configuration.
@@ -216,7 +217,7 @@ class Posterior:
         out = np.concatenate(
             [self._curves(part, part.parameters, x, self.data.log2_n_J) for part in self.parts]
         )
-        out += _interpolate(*self._misfit, x)
+        out += interpolate(*self._misfit, x)
         return np.asarray(np.clip(out, 0.0, 1.0))
 
     @cached_property
@@ -280,24 +281,26 @@ class Posterior:
             return np.asarray(part.form.value(own, shared, rows).transpose(2, 0, 1), np.float64)
         order = np.argsort(rows, axis=1)
         rows = np.take_along_axis(rows, order, axis=1)
-        best = np.maximum.accumulate(part.form.value(own, shared, rows), axis=1)
+        best = part.form.value(own, shared, rows)
+        keep_best(best)
         # Also of what lies between the positions that were asked for.
         start = float(self.data.x_JK[self.data.has_JK].min())
         lattice = np.arange(start, max(float(x.max()), start) + STEP, STEP)
         known = self._peaks.get(id(parameters), np.empty((F, 0, D), best.dtype))
         if (have := known.shape[1]) < len(lattice):
             more = part.form.value(own, shared, lattice[None, have:])
-            more = np.maximum.accumulate(np.concatenate([known[:, -1:], more], axis=1), axis=1)
-            known = np.concatenate([known, more[:, min(have, 1) :]], axis=1)
+            known = np.concatenate([known, more], axis=1)
+            keep_best(known)
             self._peaks[id(parameters)] = known
-        before = np.searchsorted(lattice, rows, side="right") - 1
-        peak = np.take_along_axis(known, np.maximum(before, 0)[:, :, None], axis=1)
-        best = np.where(before[:, :, None] >= 0, np.maximum(best, peak), best)
+        after = np.broadcast_to(np.searchsorted(lattice, rows, side="right"), best.shape[:2])
+        peak = known[np.arange(F)[:, None], np.maximum(after - 1, 0)]
+        peak[after == 0] = -np.inf
+        np.maximum(best, peak, out=best)
         place = np.argsort(order, axis=1).reshape(x.shape)
-        return np.asarray(_at(best.transpose(2, 0, 1), place), np.float64)
+        return np.asarray(at_places(best.transpose(2, 0, 1), place), np.float64)
 
     @cached_property
-    def _peaks(self) -> dict[int, FloatArray]:
+    def _peaks(self) -> dict[int, NDArray[Any]]:
         """Best score so far (F, L, D) on a lattice of `_curves`, by the parameters' identity."""
         return {}
 
@@ -385,13 +388,6 @@ def _nearness(n_F: FloatArray, bp_F: FloatArray, n_J: FloatArray, bp_J: FloatArr
     return out
 
 
-def _at(values: FloatArray, index: IntArray) -> FloatArray:
-    """Values (..., J, L) at places (X,) of the last axis, or at those (J, X) of each row."""
-    if index.ndim == 1:
-        return values[..., index]
-    return np.take_along_axis(values, index[None], axis=-1)
-
-
 def _half_way(part: Drawn) -> FloatArray:
     """Z at which g is one half, (D,)."""
     k = part.form.shared
@@ -400,13 +396,4 @@ def _half_way(part: Drawn) -> FloatArray:
     hazard = np.minimum(np.expm1(np.minimum(q * np.log(2.0), 100.0)) / q, 500.0)
     log_g = np.log1p(-np.exp(-hazard))
     out: FloatArray = -np.log(np.expm1(-nu * log_g) / nu)
-    return out
-
-
-def _interpolate(lattice: FloatArray, values: FloatArray, x: FloatArray) -> FloatArray:
-    """Linear in x, on an even lattice, held at its ends."""
-    place = np.clip((x - lattice[0]) / (lattice[1] - lattice[0]), 0, len(lattice) - 1.001)
-    left = place.astype(int)
-    share = place - left
-    out: FloatArray = _at(values, left) * (1 - share) + _at(values, left + 1) * share
     return out

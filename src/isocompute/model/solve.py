@@ -148,14 +148,15 @@ def products_at(problem: Problem, p: FloatArray, score_BJK: FloatArray) -> Float
     value, jacobian = problem.form.value_and_jacobian(own, shared, problem.x_JK)
     left = (score_BJK.transpose(1, 2, 0) - value).astype(jacobian.dtype)
     J, K, C, B = jacobian.shape
-    # In double precision: a product of rounded ones need not be positive.
-    columns = np.empty((B, J, C + 1, K))
+    out = np.empty((B, J, C + 1, C + 1))
     for group, of in problem.groups():
         both = np.empty((J, K, C + 1, of.stop - of.start), jacobian.dtype)
         both[:, :, :C], both[:, :, C] = jacobian[..., of], left[..., of]
         white = problem.whiten[group] @ both.reshape(J, K, -1)
-        columns[of] = white.reshape(both.shape).transpose(3, 0, 2, 1)
-    return np.asarray(columns @ columns.transpose(0, 1, 3, 2))
+        # (., J, C + 1, K), in double precision: a product of rounded ones need not be positive.
+        columns = np.ascontiguousarray(white.reshape(both.shape).transpose(3, 0, 2, 1), np.float64)
+        np.matmul(columns, columns.transpose(0, 1, 3, 2), out=out[of])
+    return out
 
 
 def _loss(products: FloatArray, apart: FloatArray, precision: Blocks) -> FloatArray:

@@ -19,6 +19,7 @@ Source: Richards 1959 (J. Exp. Bot. 10:290) for G; the tail is ours (docs/model.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -87,12 +88,9 @@ class Form:
         x_KJ1 = np.broadcast_to(x.astype(kind), (J, K)).T[:, :, None]
         value = np.empty((J, K, B), kind)
         jacobian = np.empty((C, K, J, B), kind) if derivatives else None
-        most_J = max(BLOCK // max(B, 1), 1)
-        most_K = max(BLOCK // max(min(most_J, J) * B, 1), 1)
-        for j in range(0, J, most_J):
-            of = slice(j, j + most_J)
-            for k in range(0, K, most_K):
-                at = slice(k, k + most_K)
+        parts_J = _stretches(J, BLOCK // max(B, 1))
+        for of in parts_J:
+            for at in _stretches(K, BLOCK // max(parts_J[0].stop * B, 1)):
                 score = self._fill(
                     None if jacobian is None else jacobian[:, at, of],
                     own[:, of],
@@ -152,8 +150,7 @@ class Form:
         of_shared = jacobian[self.own :]
         ve += 1
         share = e / ve
-        tail_rest = tail * rest
-        dg = survive / tail_rest
+        dg = survive / (tail * rest)
         dg *= 1 - rest
         dz = dg * share
         dz += dspline
@@ -172,6 +169,13 @@ class Form:
         np.multiply(survive, log_tail, out=of_shared[2])
         _bumps(z, rise, of_shared[BEFORE_BUMPS:])
         return value
+
+
+def _stretches(length: int, most: int) -> list[slice]:
+    """The fewest stretches of at most so many, about as long as each other."""
+    count = max(-(-length // max(most, 1)), 1)
+    ends = [length * i // count for i in range(count + 1)]
+    return [slice(*between) for between in pairwise(ends)]
 
 
 def _bumps(z: FloatArray, scale: FloatArray, out: FloatArray) -> None:

@@ -16,10 +16,11 @@ from isocompute.answers import reading
 from isocompute.answers.backtest import backtest, simple_rules
 from isocompute.answers.best import Ridge
 from isocompute.answers.claims import confounded, direction
-from isocompute.answers.document import provenance
+from isocompute.answers.document import UNSAID, provenance
 from isocompute.answers.fit import Fit, fit_sweep
 from isocompute.answers.overfit import falls, noise_scale, overfitting, windows_of
 from isocompute.answers.verdict import seeds, untested, verdict_of
+from isocompute.cli.fit_short import fit_lines
 from isocompute.domain import Configuration, Curve, notice
 from isocompute.errors import InputError, RefusalError
 
@@ -717,6 +718,15 @@ def test_the_document_has_what_it_promises_and_no_number_that_is_none(rng) -> No
     assert [r["rollouts_per_problem"] for r in document["neighbours"]] == [4, 1024]
     assert document["paper"]["method"] == "paper"
     assert document["spread"]["rollouts_per_problem"][0]["problems_per_batch"] == 32
+
+
+def test_the_short_document_has_what_the_short_answer_says(rng) -> None:
+    fit = fit_of(rng)
+    short, whole = fit.short_document, fit.document
+    assert set(whole) - set(short) == set(UNSAID)
+    assert fit_lines(short) == fit_lines(whole)
+    assert short.pop("provenance") == {"sources": whole["provenance"]["sources"]}
+    assert short == {name: whole[name] for name in short}
 
 
 def test_a_curve_says_where_its_data_end(rng) -> None:

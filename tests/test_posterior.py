@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -17,6 +18,7 @@ from isocompute.domain import Configuration, Curve
 from isocompute.errors import RefusalError
 from isocompute.model import Posterior, fit_posterior
 from isocompute.model import posterior as asked
+from isocompute.model.form import Form
 from isocompute.testing.planted import NOISE, WORLDS, World
 
 FloatArray = NDArray[np.float64]
@@ -152,6 +154,35 @@ def test_the_last_checkpoint_of_a_falling_run_scores_less_than_its_best() -> Non
     np.testing.assert_allclose(final.scores(x).mean(axis=0), true_final, atol=0.01)
 
 
+def test_falling_scores_do_not_depend_on_what_was_asked_before(posterior: Posterior) -> None:
+    (old, *_), J = posterior.parts, len(posterior.configurations)
+    falls = np.repeat([[np.log(0.2)] * J + [5.5] * J], len(old.parameters), axis=0)
+    part = old._replace(
+        form=Form(declines=True),
+        parameters=np.insert(old.parameters, [3 * J] * 2 * J, falls, axis=1),
+        log_scales=np.insert(old.log_scales, [12] * 8, -2.0, axis=1),
+        prior=replace(old.prior, own=5, centre=np.insert(old.prior.centre, [3] * 2, [-2.0, 5.5])),
+    )
+    fresh = partial(replace, posterior, parts=(part,))  # remembers nothing
+    found = fresh()
+    far, near, n = np.array([8.0, 4.1, 6.6]), np.array([6.6, 2.0]), np.array([3.5])
+    for x in (near, far, np.tile(near, (len(found.configurations), 1))):
+        np.testing.assert_array_equal(found.scores(x), fresh().scores(x))
+        assert not found.scores(x).flags.writeable
+    for x in (near, far):
+        np.testing.assert_array_equal(
+            found.smooth_scores(16, n, x), fresh().smooth_scores(16, n, x)
+        )
+    # No lower than anywhere before, on a lattice of a tenth of a decade or asked for.
+    one = found._curves(part, part.parameters, near, found.data.log2_n_J)[:, :, 0]
+    start = float(found.data.x_JK[found.data.has_JK].min())
+    every = np.append(np.arange(start, 6.6, asked.STEP), 6.6)
+    own = part.parameters.T[: -part.form.shared].reshape(part.form.own, -1, len(one))
+    value = part.form.value(own, part.parameters.T[-part.form.shared :], every[None])
+    np.testing.assert_allclose(one, value.max(axis=1).T, atol=1e-5)
+    assert (value[:, -1] + 0.02 < one.T).all()
+
+
 def test_smooth_scores_pass_through_those_tested(posterior: Posterior) -> None:
     x = np.array([4.4, 5.5, 6.6])
     tested, every = np.array([3.0, 4.0, 5.0, 6.0]), posterior.scores(x)
@@ -193,7 +224,7 @@ def test_between_the_tested_n_curves_go_through_their_draws(posterior: Posterior
 
 
 def test_values_between_positions_are_linear_and_held_at_the_ends() -> None:
-    found = asked._interpolate(
+    found = asked.interpolate(
         np.array([1.0, 2.0, 3.0]), np.array([[0.0, 1.0, 5.0]]), np.array([0.0, 1.5, 2.25, 9.0])
     )
     np.testing.assert_allclose(found, [[0, 0.5, 2, 5]], atol=0.01)

@@ -17,6 +17,7 @@ from isocompute.model.solve import (
     Problem,
     gauss_newton,
     linear_evidence,
+    products_at,
     slope,
     solve_modes,
 )
@@ -84,13 +85,12 @@ def test_a_leap_takes_each_draw_s_own_curvature(
     p = prior().mean() + 0.05 * rng.standard_normal((5, P))
     score = of.form.value(*of.split(p[:1]), X)[:, :, 0]
     precision = prior().covariance(prior().sample(5, rng)).inverse()
-    nothing = Blocks(np.zeros((5, 3, 3, 3)), np.zeros((5, P - 9)))
-    curvature = gauss_newton(of, p, prior().mean(), nothing)
+    products = products_at(of, p, np.zeros((1, *X.shape)))
     now = walking.Walkers(p, np.zeros((5, 13)), setting)
 
     def leap(order: np.ndarray) -> np.ndarray:
         place = np.argsort(order)
-        return walking._leap(of, now, curvature[order], place, score, prior().mean(), precision,
+        return walking._leap(of, now, products[order], place, score, prior().mean(), precision,
                              np.random.default_rng(7)).parameters  # fmt: skip
 
     expected = leap(np.arange(5))
@@ -178,7 +178,7 @@ def test_a_normal_posterior_stays_as_it_is(
     of = planes(D)
     precision = own.covariance(own.median()[None]).inverse()
     score = np.random.default_rng(6).uniform(0.2, 0.6, X.shape)
-    hessian = gauss_newton(planes(1), own.mean()[None], own.mean(), precision)[0]
+    hessian = gauss_newton(planes(1), own.mean()[None], precision)[0]
     down = slope(planes(1), own.mean()[None], score, own.mean(), precision)[1][0]
     mean, covariance = own.mean() + np.linalg.solve(hessian, down), np.linalg.inv(hessian)
     luck = rng.standard_normal((D, P)) @ np.linalg.cholesky(covariance).T

@@ -6,7 +6,7 @@ Shape legend: D draws, J configurations, X reported budgets, V budgets of the fr
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from functools import cache
 from pathlib import Path
@@ -34,44 +34,60 @@ if TYPE_CHECKING:
 Quantity = Literal["rollouts_per_problem", "problems_per_batch"]
 
 
-def fit_document(fit: Fit) -> dict[str, Any]:
-    """The JSON document; every number finite or null."""
-    frontier, level, paper = fit.frontier, fit.level, fit.paper
-    inside_V = frontier.compares(frontier.x_V)
-    out: dict[str, Any] = plain({
-        "version": 2,
-        "setting": fit.setting,
-        "metric": fit.metric,
-        "unit": fit.unit,
-        "level": level,
-        "verdict": fit.verdict._asdict(),
-        "provenance": provenance(fit),
-        "curves": _curves(fit),
-        "best": [best._asdict() for best in fit.best],
-        "by_gpu_hours": _by_gpu_hours(fit),
-        "neighbours": fit.neighbours(fit.support[1]),
-        "frontier": frontier.stretches,
-        "crossovers": frontier.crossovers,
-        "support": fit.support,
-        "law": fit.law,
-        "law_problems_per_batch": law_of(fit, "problems_per_batch") if fit.batch_size else None,
-        "direction": fit.direction,
-        "paper": {"refused": paper.reason} if isinstance(paper, RefusalError) else paper.to_dict(),
-        "backtest": {**asdict(fit.backtest), "n_held_out": len(fit.backtest.rows)},
-        "spread": {
+# Keys of the document of which the short answer says nothing: a tenth of the time of a fit.
+UNSAID = ("neighbours", "paper", "spread", "probabilities", "train_test")
+
+
+def fit_document(fit: Fit, *, whole: bool = True) -> dict[str, Any]:
+    """The JSON document; every number finite or null. Not `whole`: without `UNSAID` and hashes."""
+    frontier, level = fit.frontier, fit.level
+    parts: dict[str, Callable[[], Any]] = {
+        "version": lambda: 2,
+        "setting": lambda: fit.setting,
+        "metric": lambda: fit.metric,
+        "unit": lambda: fit.unit,
+        "level": lambda: level,
+        "verdict": lambda: fit.verdict._asdict(),
+        "provenance": lambda: provenance(fit) if whole else {"sources": fit.sources},
+        "curves": lambda: _curves(fit),
+        "best": lambda: [best._asdict() for best in fit.best],
+        "by_gpu_hours": lambda: _by_gpu_hours(fit),
+        "neighbours": lambda: fit.neighbours(fit.support[1]),
+        "frontier": lambda: frontier.stretches,
+        "crossovers": lambda: frontier.crossovers,
+        "support": lambda: fit.support,
+        "law": lambda: fit.law,
+        "law_problems_per_batch":
+            lambda: law_of(fit, "problems_per_batch") if fit.batch_size else None,
+        "direction": lambda: fit.direction,
+        "paper": lambda: _paper(fit),
+        "backtest": lambda: {**asdict(fit.backtest), "n_held_out": len(fit.backtest.rows)},
+        "spread": lambda: {
             "problems_per_batch": compare_by(frontier, "rollouts_per_problem", level),
             "rollouts_per_problem": compare_by(frontier, "problems_per_batch", level),
         },
-        "probabilities": {
-            "x": 10 ** frontier.x_V[inside_V],
-            "configurations": fit.configurations,
-            "best": frontier.probability_JV[:, inside_V],
-            "regret": expected_regret(frontier.score_DJV)[:, inside_V],
-        },
-        "train_test": fit.train_test,
-        **documented(fit.notices),
-    })  # fmt: skip
+        "probabilities": lambda: _probabilities(fit),
+        "train_test": lambda: fit.train_test,
+    }  # fmt: skip
+    said = {name: part() for name, part in parts.items() if whole or name not in UNSAID}
+    out: dict[str, Any] = plain({**said, **documented(fit.notices)})
     return out
+
+
+def _paper(fit: Fit) -> dict[str, Any]:
+    paper = fit.paper
+    return {"refused": paper.reason} if isinstance(paper, RefusalError) else paper.to_dict()
+
+
+def _probabilities(fit: Fit) -> dict[str, Any]:
+    frontier = fit.frontier
+    inside_V = frontier.compares(frontier.x_V)
+    return {
+        "x": 10 ** frontier.x_V[inside_V],
+        "configurations": fit.configurations,
+        "best": frontier.probability_JV[:, inside_V],
+        "regret": expected_regret(frontier.score_DJV)[:, inside_V],
+    }
 
 
 def _by_gpu_hours(fit: Fit) -> dict[str, Any] | None:
@@ -122,7 +138,7 @@ def _at(best: Best, quantity: Quantity, batch_size: int | None) -> dict[str, Any
 def _curves(fit: Reading) -> list[dict[str, Any]]:
     of, x_V, score_DJV = fit.posterior, fit.frontier.x_V, fit.frontier.score_DJV
     low_JV, high_JV = draw_interval(score_DJV, fit.level)
-    mean_JV, open_ = score_DJV.mean(axis=0), unbounded(fit)
+    mean_JV, open_, state_J = score_DJV.mean(axis=0), unbounded(fit), of.state_J
     parameters = {
         "floor": np.broadcast_to(of.floor_D[:, None], of.ceiling_DJ.shape),
         "ceiling": of.ceiling_DJ,
@@ -136,7 +152,7 @@ def _curves(fit: Reading) -> list[dict[str, Any]]:
             "n_runs": of.n_runs_J[j],
             "n_points": of.n_points_J[j],
             "max_rollouts": fit.trained(c),
-            "state": of.state_J[j],
+            "state": state_J[j],
         }
         for name, draw_DJ in parameters.items():
             row[name] = np.median(draw_DJ[:, j])

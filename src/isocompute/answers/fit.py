@@ -84,6 +84,11 @@ class Fit(Reading):
         """The `fit --json` contract."""
         return fit_document(self)
 
+    @cached_property
+    def short_document(self) -> dict[str, Any]:
+        """What of it the short answer needs, without what takes long beside that."""
+        return fit_document(self, whole=False)
+
 
 def fit_sweep(
     curves: Sequence[Curve], *, fix: Fix | None = None, joint: bool = False, unit: str = "rollouts",

@@ -330,7 +330,7 @@ class Reading:
             Rows {"problems_per_batch", "rollouts_per_problem", "score", "interval", "gain" over
             the choice, "gain_interval"}; empty at a fixed batch, where B_p moves with n.
         """
-        chosen = self.best_at(x).configuration
+        chosen = self.configurations[choice(self.scores_at([x]).mean(axis=0)[:, 0])]
         b_p, (bp_J, n_J) = chosen.problems_per_batch, self._bp_n
         first, last = np.rint(np.log2([f(n_J[bp_J == b_p]) for f in (min, max)])).astype(int)
         every = [Configuration(b_p, 2**o) for o in range(max(first - 1, 0), last + 2)]

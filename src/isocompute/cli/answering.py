@@ -44,9 +44,10 @@ def fit(options: Options) -> int:
     from isocompute.sources import load_with_train
     from isocompute.sources.studies import with_study_rates
 
-    asked = scores(options)
+    asked, metrics = scores(options), _metrics(options)
+    whole = options.json is not None or options.full or len(metrics) > 1
     documents = []
-    for metric in _metrics(options):
+    for metric in metrics:
         asked["metric"] = metric
         curves, train = load_with_train(sources, **asked)
         found = fit_sweep(
@@ -59,7 +60,7 @@ def fit(options: Options) -> int:
             train=train,
             rates=with_study_rates(sources[0], Rates()),
         )
-        documents.append(found.document)
+        documents.append(found.document if whole else found.short_document)
     document, rows = documents[0], []
     if len(documents) > 1:
         for each in documents:
@@ -68,9 +69,9 @@ def fit(options: Options) -> int:
         document = {**document, "best_n": rows, "by_metric": documents}
     write_json(document, options.json)
     again = repeated(options)
-    short = fit_lines(document, again) + best_n_lines(rows)
-    lines = full_lines(document, again) if options.full else short
-    show(lines, quiet=options.json == "-")
+    lines = full_lines if options.full else fit_lines
+    more = [] if options.full else best_n_lines(rows)
+    show([*lines(document, again), *more], quiet=options.json == "-")
     return 0
 
 

@@ -98,6 +98,8 @@ def plain(value: Any, limit: int | None = None) -> Any:
         value: anything.
         limit: make every text `visible` and cut it to so many characters; None: leave it as it is.
     """
+    if type(value) is float:  # most values are one
+        return value if math.isfinite(value) else None
     if hasattr(value, "tolist"):  # numpy scalars and arrays, without importing numpy
         value = value.tolist()
     if isinstance(value, Mapping):

@@ -19,6 +19,7 @@ Source: Richards 1959 (J. Exp. Bot. 10:290) for G; the tail is ours (docs/model.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -75,100 +76,138 @@ class Form:
     def _evaluate(
         self, own: FloatArray, shared: FloatArray, x: FloatArray, *, derivatives: bool
     ) -> tuple[FloatArray, FloatArray | None]:
-        """In blocks of configurations, each with its whole batch: they stay in a cache."""
+        """In blocks of positions and configurations, each with its whole batch.
+
+        Blocks stay in a cache. Positions come first in them: what belongs to a configuration then
+        meets all of its block in few long loops, where each row of a small batch would be one.
+        """
         J, B = own.shape[1:]
         K = x.shape[1]
         kind, C = own.dtype, self.own + self.shared
-        x_JK = np.broadcast_to(x.astype(kind), (J, K))
+        own, shared = np.ascontiguousarray(own), np.ascontiguousarray(shared)
+        x_KJ1 = np.broadcast_to(x.astype(kind), (J, K)).T[:, :, None]
         value = np.empty((J, K, B), kind)
-        jacobian = np.empty((J, K, C, B), kind) if derivatives else None
-        block = max(BLOCK // max(K * B, 1), 1)
-        for low in range(0, J, block):
-            part = slice(low, low + block)
-            self._fill(
-                value[part],
-                None if jacobian is None else jacobian[part],
-                own[:, part],
-                shared,
-                x_JK[part, :, None],
-            )
-        return value, jacobian
+        jacobian = np.empty((C, K, J, B), kind) if derivatives else None
+        parts_J = _stretches(J, BLOCK // max(B, 1))
+        for of in parts_J:
+            for at in _stretches(K, BLOCK // max(parts_J[0].stop * B, 1)):
+                score = self._fill(
+                    None if jacobian is None else jacobian[:, at, of],
+                    own[:, of],
+                    shared,
+                    x_KJ1[at, of],
+                )
+                value[of, at] = score.transpose(1, 0, 2)
+        return value, None if jacobian is None else jacobian.transpose(2, 1, 0, 3)
 
     def _fill(
-        self,
-        value: FloatArray,
-        jacobian: FloatArray | None,
-        own: FloatArray,
-        shared: FloatArray,
-        x: FloatArray,
-    ) -> None:
-        a, k, m = (own[i][:, None, :] for i in range(3))
-        nu, q = np.exp(shared[1]), np.exp(shared[2])
-        slope = np.exp(k)
-        far = x - m
-        # Trajectories of draws may leave the numbers (fmin and fmax make -30 of a nan); they are
-        # then not taken.
-        z = np.fmin(np.fmax(slope * far, -30.0), 30.0)
+        self, jacobian: FloatArray | None, own: FloatArray, shared: FloatArray, x: FloatArray
+    ) -> FloatArray:
+        """Scores (K, J, B) of one block, and into `jacobian` (C, K, J, B) their derivatives."""
+        J, B = own.shape[1:]
+        a, k, m = own[:3]
+        floor, nu, q = (
+            np.broadcast_to(one, (J, B)).copy()
+            for one in (sigma(shared[0]), np.exp(shared[1]), np.exp(shared[2]))
+        )
+        slope, height = np.exp(k), sigma(a)
+        rise = (1 - floor) * height
+        x = np.broadcast_to(x, (len(x), J, B)).copy()
+        scaled = x - m
+        scaled *= slope
+        # Trajectories of draws may leave the numbers (fmax makes -30 of a nan); they are then not
+        # taken.
+        z = np.fmax(np.clip(scaled, -30.0, 30.0), np.full_like(scaled, -30.0))
         e = np.exp(-z)
         ve = nu * e
-        log_base = np.log1p(ve) / nu
+        log_base = np.log1p(ve)
+        log_base /= nu
         rest = -np.expm1(-log_base)  # 1 - G
-        np.maximum(rest, np.finfo(rest.dtype).tiny, out=rest)
+        np.clip(rest, np.finfo(rest.dtype).tiny, np.inf, out=rest)
         hazard = -np.log(rest)
-        tail = 1 + q * hazard
-        log_tail = np.log(tail) / q
+        tail = q * hazard
+        tail += 1
+        log_tail = np.log(tail)
+        log_tail /= q
         survive = np.exp(-log_tail)
         spline, dspline = _spline(z, shared[BEFORE_BUMPS:], derivative=jacobian is not None)
-        g = 1 - survive + spline
-        floor, height = sigma(shared[0]), sigma(a)
-        rise = (1 - floor) * height
-        np.multiply(rise, g, out=value)
+        g = 1 - survive
+        g += spline
+        value: FloatArray = rise * g
         value += floor
-        fall = None
         if self.declines:
-            u = (x - own[4][:, None, :]) / HINGE
+            fall, onset = np.exp(own[3]), own[4]
+            u = (x - onset) / HINGE
             # log(1 + exp(u)), an eighth of the time of logaddexp
-            hinge = np.maximum(u, 0.0) + np.log1p(np.exp(-np.abs(u)))
-            fall = np.exp(own[3][:, None, :]) * HINGE * hinge
-            value -= fall
+            hinge = np.clip(u, 0.0, np.inf) + np.log1p(np.exp(-np.abs(u)))
+            hinge *= fall * HINGE
+            value -= hinge
+            if jacobian is not None:
+                np.negative(hinge, out=jacobian[3])
+                np.multiply(fall, sigma(u), out=jacobian[4])
         if jacobian is None:
-            return
-        dg_dG = survive / (tail * rest)
-        share = e / (1 + ve)
-        dg = dg_dG * (1 - rest)
-        dz = rise * (dg * share + dspline)
-        jacobian[:, :, 0] = rise * (1 - height) * g
-        jacobian[:, :, 2] = dz * -slope
-        jacobian[:, :, 1] = dz * (slope * far)
-        if fall is not None:
-            jacobian[:, :, 3] = -fall
-            jacobian[:, :, 4] = np.exp(own[3][:, None, :]) * sigma(u)
-        o = self.own
-        jacobian[:, :, o] = floor * (1 - floor) * (1 - height * g)
-        jacobian[:, :, o + 1] = rise * dg * (log_base - share)
-        jacobian[:, :, o + 2] = rise * -survive * (log_tail - hazard / tail)
-        for r, knot in enumerate(KNOTS):
-            jacobian[:, :, o + BEFORE_BUMPS + r] = rise * _bump(z, knot)
+            return value
+        of_shared = jacobian[self.own :]
+        ve += 1
+        share = e / ve
+        dg = survive / (tail * rest)
+        dg *= 1 - rest
+        dz = dg * share
+        dz += dspline
+        dz *= rise
+        np.multiply(rise * (1 - height), g, out=jacobian[0])
+        np.multiply(dz, scaled, out=jacobian[1])
+        np.multiply(dz, -slope, out=jacobian[2])
+        g *= height
+        np.multiply(floor * (1 - floor), 1 - g, out=of_shared[0])
+        dg *= rise
+        log_base -= share
+        np.multiply(dg, log_base, out=of_shared[1])
+        survive *= -rise
+        hazard /= tail
+        log_tail -= hazard
+        np.multiply(survive, log_tail, out=of_shared[2])
+        _bumps(z, rise, of_shared[BEFORE_BUMPS:])
+        return value
 
 
-def _bump(z: FloatArray, knot: float) -> FloatArray:
-    """One cubic B-spline at z."""
-    near = 1 - np.abs(z - knot) * (1 / SPACING)
-    far = np.maximum(near + 1, 0.0)
-    np.maximum(near, 0.0, out=near)
-    out: FloatArray = far * far * far
-    out -= 4 * (near * near * near)
-    out *= 0.25
-    return out
+def _stretches(length: int, most: int) -> list[slice]:
+    """The fewest stretches of at most so many, about as long as each other."""
+    count = max(-(-length // max(most, 1)), 1)
+    ends = [length * i // count for i in range(count + 1)]
+    return [slice(*between) for between in pairwise(ends)]
+
+
+def _bumps(z: FloatArray, scale: FloatArray, out: FloatArray) -> None:
+    """Cubic B-splines at z, times a scale, one after the other."""
+    near, far, nothing = np.empty_like(z), np.empty_like(z), np.zeros_like(z)
+    quarter = 0.25 * scale
+    for of, knot in zip(out, KNOTS, strict=True):
+        np.subtract(z, knot, out=near)
+        np.abs(near, out=near)
+        near *= 1 / SPACING
+        np.subtract(1, near, out=near)
+        np.add(near, 1, out=far)
+        np.maximum(far, nothing, out=far)  # of an array: a quarter of the time of a number
+        np.maximum(near, nothing, out=near)
+        np.multiply(far, far, out=of)
+        of *= far
+        np.multiply(near, near, out=far)
+        far *= near
+        far *= 4
+        of -= far
+        of *= quarter
 
 
 def _spline(
     z: FloatArray, weights: FloatArray, *, derivative: bool
 ) -> tuple[FloatArray, FloatArray | float]:
-    """The weighted sum of the bumps at z (J, K, B), and its slope, from the four not 0 there."""
-    place = np.clip((z - KNOTS[0]) * (1 / SPACING), -2.0, len(KNOTS) + 0.999)
+    """The weighted sum of the bumps at z (K, J, B), and its slope, from the four not 0 there."""
+    place = z - KNOTS[0]
+    place *= 1 / SPACING
+    np.clip(place, -2.0, len(KNOTS) + 0.999, out=place)
     left = np.floor(place)
-    u = place - left
+    u = np.subtract(place, left, out=place)
     B = weights.shape[1]
     padded = np.zeros((len(KNOTS) + 7, B), weights.dtype)
     padded[3:-4] = weights
@@ -180,13 +219,25 @@ def _spline(
         3 * (w0 + w2) - 6 * w1,
         w3 - w0 + 3 * (w1 - w2),
     )
-    at = (left.astype(np.int64) + 2) * B + np.arange(B)
+    at = left.astype(np.int64)
+    at *= B
+    at += np.arange(2 * B, 3 * B)
     c0, c1, c2, c3 = ((0.25 * piece).ravel().take(at) for piece in pieces)
-    value = ((c3 * u + c2) * u + c1) * u + c0
+    value = c3 * u
+    for c in (c2, c1):
+        value += c
+        value *= u
+    value += c0
     if not derivative:
         return value, 0.0
-    slope = ((3 * c3 * u + 2 * c2) * u + c1) * (1 / SPACING)
-    return value, slope
+    c3 *= 3
+    c3 *= u
+    c2 *= 2
+    c3 += c2
+    c3 *= u
+    c3 += c1
+    c3 *= 1 / SPACING
+    return value, c3
 
 
 def sigma(z: FloatArray) -> FloatArray:

@@ -81,7 +81,7 @@ class Hypotheses:
             precision,
             iterations=12,
         )
-        curvature = gauss_newton(problem, found.parameters, self.prior.mean(), precision)
+        curvature = gauss_newton(problem, found.parameters, precision)
         evidence = (
             -0.5 * found.loss
             - self.scaling.log_det[setting]

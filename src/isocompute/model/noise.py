@@ -191,13 +191,14 @@ def _mean_covariance(data: SweepData, reference: Reference, sizes: FloatArray) -
     out = np.zeros((len(sizes), J, K, K))
     out[:] = np.eye(K)
     for j in range(J):
-        at = np.flatnonzero(data.has_JK[j])
+        k = int(data.has_JK[j].sum())  # what has data comes first
+        at = np.arange(k)
         x = data.x_JK[j, at]
         white = reference.binomial_JK[j, at] * data.white_JK[j, at]
         misfit = (sizes[:, 4] * reference.rise)[:, None, None] ** 2
-        out[:, j, at[:, None], at] = (
+        out[:, j, :k, :k] = (
             sizes[:, 0, None, None] * np.diag(white)
-            + data.overlap_JKK[j][np.ix_(at, at)] * _of_run(reference, data.x_JK[j], j, at, sizes)
+            + data.overlap_JKK[j, :k, :k] * _of_run(reference, data.x_JK[j], j, at, sizes)
             + misfit * matern(x[:, None] - x, MISFIT_LENGTH)
         )
     return out

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from isocompute.domain import Configuration, Curve
 from isocompute.model.data import SweepData
 from isocompute.model.form import Form, sigma
+from isocompute.model.lattice import at_places, interpolate, keep_best
 from isocompute.model.noise import LEAST_VARIANCE, MISFIT_LENGTH, Noise
 from isocompute.model.prior import SCALES, Prior, matern, similarity
 from isocompute.model.threads import one_thread
@@ -160,16 +161,31 @@ class Posterior:
             log10_x_X: positions, (X,) or (J, X).
         """
         x = np.atleast_1d(np.asarray(log10_x_X, dtype=np.float64))
+        asked = x.shape, x.tobytes()
+        if asked not in self._latest:  # several answers ask for one budget, one after the other
+            out = self._so_far(x)
+            out.setflags(write=False)
+            self._latest.clear()
+            self._latest[asked] = out
+        return self._latest[asked]
+
+    @cached_property
+    def _latest(self) -> dict[tuple[tuple[int, ...], bytes], FloatArray]:
+        """Scores at the positions that were asked for last."""
+        return {}
+
+    def _so_far(self, x: FloatArray) -> FloatArray:
+        """Scores (D, J, X), of the best checkpoint so far where that is what counts."""
         out = self._plain(x)
         if self.select == "final":
             return out
         lattice, best = self._best_on_lattice
         before = np.searchsorted(lattice, x, side="right") - 1
-        out = np.maximum(out, np.where(before >= 0, _at(best, np.maximum(before, 0)), 0.0))
+        out = np.maximum(out, np.where(before >= 0, at_places(best, np.maximum(before, 0)), 0.0))
         order = np.argsort(x, axis=-1, kind="stable")
-        known = _at(np.where(self._has_begun(x), out, 0.0), order)
+        known = at_places(np.where(self._has_begun(x), out, 0.0), order)
         so_far = np.maximum.accumulate(known, axis=2)
-        return np.maximum(out, _at(so_far, np.argsort(order, axis=-1)))
+        return np.asarray(np.maximum(out, at_places(so_far, np.argsort(order, axis=-1))))
 
     def of_one_run(self, score_D: FloatArray, gained_D: FloatArray, factor: float) -> FloatArray:
         """Draws (D,) of one evaluation of one new run of a configuration.
@@ -201,7 +217,7 @@ class Posterior:
         out = np.concatenate(
             [self._curves(part, part.parameters, x, self.data.log2_n_J) for part in self.parts]
         )
-        out += _interpolate(*self._misfit, x)
+        out += interpolate(*self._misfit, x)
         return np.asarray(np.clip(out, 0.0, 1.0))
 
     @cached_property
@@ -263,13 +279,30 @@ class Posterior:
         rows = np.atleast_2d(x)
         if not part.form.declines or self.select == "final":
             return np.asarray(part.form.value(own, shared, rows).transpose(2, 0, 1), np.float64)
+        order = np.argsort(rows, axis=1)
+        rows = np.take_along_axis(rows, order, axis=1)
+        best = part.form.value(own, shared, rows)
+        keep_best(best)
+        # Also of what lies between the positions that were asked for.
         start = float(self.data.x_JK[self.data.has_JK].min())
-        fine = np.arange(start, max(float(x.max()), start) + STEP, STEP)
-        lattice = np.broadcast_to(fine, (len(rows), len(fine)))
-        every = np.sort(np.concatenate([lattice, rows], axis=1), axis=1)
-        best = np.maximum.accumulate(part.form.value(own, shared, every), axis=1)
-        place = np.array([np.searchsorted(e, row) for e, row in zip(every, rows, strict=True)])
-        return np.asarray(_at(best.transpose(2, 0, 1), place.reshape(x.shape)), np.float64)
+        lattice = np.arange(start, max(float(x.max()), start) + STEP, STEP)
+        known = self._peaks.get(id(parameters), np.empty((F, 0, D), best.dtype))
+        if (have := known.shape[1]) < len(lattice):
+            more = part.form.value(own, shared, lattice[None, have:])
+            known = np.concatenate([known, more], axis=1)
+            keep_best(known)
+            self._peaks[id(parameters)] = known
+        after = np.broadcast_to(np.searchsorted(lattice, rows, side="right"), best.shape[:2])
+        peak = known[np.arange(F)[:, None], np.maximum(after - 1, 0)]
+        peak[after == 0] = -np.inf
+        np.maximum(best, peak, out=best)
+        place = np.argsort(order, axis=1).reshape(x.shape)
+        return np.asarray(at_places(best.transpose(2, 0, 1), place), np.float64)
+
+    @cached_property
+    def _peaks(self) -> dict[int, NDArray[Any]]:
+        """Best score so far (F, L, D) on a lattice of `_curves`, by the parameters' identity."""
+        return {}
 
     @cached_property
     def _misfit(self) -> tuple[FloatArray, FloatArray]:
@@ -315,7 +348,6 @@ def _between(
     n, bp = np.append(log2_n, prior.log2_n_J), np.append(log2_bp, prior.log2_bp_J)
     from_n, from_bp = n - prior.log2_n_J.mean(), bp - prior.log2_bp_J.mean()
     lower = np.linalg.cholesky(similarity((n, bp), (n, bp)) + 1e-6 * np.eye(F + J))
-    distinct, back = np.unique(part.log_scales, axis=0, return_inverse=True)
     out = np.empty((D, prior.own * F))
     for i in range(prior.own):
         scale = SCALES[i]
@@ -325,6 +357,10 @@ def _between(
         anywhere += line_bp * luck[2] * from_bp
         anywhere += rough * (rng.standard_normal((D, F + J)) @ lower.T)
         mean = prior.centre[i] + scale.mean_line_n * from_n + scale.mean_line_bp * from_bp
+        # Few draws differ in the scales of one parameter, where they walked among a pool of them.
+        own_scales = np.zeros_like(part.log_scales)
+        own_scales[:, 4 * i : 4 * i + 4] = part.log_scales[:, 4 * i : 4 * i + 4]
+        distinct, back = np.unique(own_scales, axis=0, return_inverse=True)
         inside = prior.smooth(i, distinct, prior.places, prior.places)
         inside += np.exp(2 * distinct[:, 4 * i + 3])[:, None, None] * np.eye(J)
         across = prior.smooth(i, distinct, (log2_n, log2_bp), prior.places)
@@ -352,13 +388,6 @@ def _nearness(n_F: FloatArray, bp_F: FloatArray, n_J: FloatArray, bp_J: FloatArr
     return out
 
 
-def _at(values: FloatArray, index: IntArray) -> FloatArray:
-    """Values (..., J, L) at places (X,) of the last axis, or at those (J, X) of each row."""
-    if index.ndim == 1:
-        return values[..., index]
-    return np.take_along_axis(values, index[None], axis=-1)
-
-
 def _half_way(part: Drawn) -> FloatArray:
     """Z at which g is one half, (D,)."""
     k = part.form.shared
@@ -367,13 +396,4 @@ def _half_way(part: Drawn) -> FloatArray:
     hazard = np.minimum(np.expm1(np.minimum(q * np.log(2.0), 100.0)) / q, 500.0)
     log_g = np.log1p(-np.exp(-hazard))
     out: FloatArray = -np.log(np.expm1(-nu * log_g) / nu)
-    return out
-
-
-def _interpolate(lattice: FloatArray, values: FloatArray, x: FloatArray) -> FloatArray:
-    """Linear in x, on an even lattice, held at its ends."""
-    place = np.clip((x - lattice[0]) / (lattice[1] - lattice[0]), 0, len(lattice) - 1.001)
-    left = place.astype(int)
-    share = place - left
-    out: FloatArray = _at(values, left) * (1 - share) + _at(values, left + 1) * share
     return out

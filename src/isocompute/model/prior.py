@@ -59,17 +59,13 @@ class Blocks(NamedTuple):
         """The matrices, (H, P, P)."""
         H, own, J = self.own.shape[:3]
         P = own * J + self.shared.shape[1]
-        return self.added_to(np.zeros((H, P, P)))
-
-    def added_to(self, matrix_HPP: FloatArray) -> FloatArray:
-        """Whole matrices, to which these are added in place."""
-        own, J = self.own.shape[1:3]
+        out = np.zeros((H, P, P))
         for i in range(own):
             part = slice(i * J, (i + 1) * J)
-            matrix_HPP[:, part, part] += self.own[:, i]
-        rest = range(own * J, matrix_HPP.shape[1])
-        matrix_HPP[:, rest, rest] += self.shared
-        return matrix_HPP
+            out[:, part, part] = self.own[:, i]
+        rest = range(own * J, P)
+        out[:, rest, rest] = self.shared
+        return out
 
     def times(self, vector_HP: FloatArray) -> FloatArray:
         """Products with vectors, (H, P)."""

@@ -63,15 +63,21 @@ class Problem:
 
     def whitened(self, values: FloatArray, *, back: bool = False) -> FloatArray:
         """Whitened (J, K, C, B) values, by each problem's factors or (back) their transposes."""
-        J, K, C, _ = values.shape
-        out = np.empty_like(values)
-        edges = np.flatnonzero(np.diff(self.group_B, prepend=-1, append=-1))
-        for low, high in pairwise(edges):
-            part = np.ascontiguousarray(values[..., low:high]).reshape(J, K, C * (high - low))
-            factor = self.whiten[self.group_B[low]]
-            product = (factor.transpose(0, 2, 1) if back else factor) @ part
-            out[..., low:high] = product.reshape(J, K, C, high - low)
+        J, K = values.shape[:2]
+        out = np.empty(values.shape, values.dtype)
+        for group, of in self.groups():
+            part = np.ascontiguousarray(values[..., of])
+            factor = self.whiten[group]
+            product = (factor.transpose(0, 2, 1) if back else factor) @ part.reshape(J, K, -1)
+            out[..., of] = product.reshape(part.shape)
         return out
+
+    def groups(self) -> Iterator[tuple[int, slice]]:
+        """Each group of problems, and where they stand."""
+        edges = np.flatnonzero(np.diff(self.group_B, prepend=-1, append=-1))
+        return (
+            (int(self.group_B[low]), slice(int(low), int(high))) for low, high in pairwise(edges)
+        )
 
 
 def solve_modes(
@@ -109,12 +115,14 @@ def solve_modes(
         return Mode(*(np.concatenate(each) for each in zip(*found, strict=True)))
     p = np.array(start_BP)
     damping = np.full(len(p), 1e-3)
-    products = _products(problem, p, score_BJK)
+    products = products_at(problem, p, score_BJK)
     loss = _loss(products, mean_BP - p, precision)
     going = np.arange(len(p))
+    room = np.zeros((len(p), *2 * p.shape[1:]))
     for _ in range(iterations):
         prior, apart = precision.take(going), (mean_BP - p)[going]
-        hessian, down = _assembled(problem.form.own, products[going], apart, prior)
+        hessian = assembled(problem.form.own, products[going], prior, room)
+        down = _downhill(problem.form.own, products[going], apart, prior)
         diagonal = np.einsum("bpp->bp", hessian)  # a view
         diagonal += damping[going, None] * diagonal
         step = np.linalg.solve(hessian, down[:, :, None])[:, :, 0]
@@ -122,7 +130,7 @@ def solve_modes(
         step *= np.minimum(1.0, LONGEST_STEP / np.maximum(length, 1e-12))[:, None]
         trial = p[going] + step
         score = score_BJK if len(score_BJK) == 1 else score_BJK[going]
-        new = _products(problem.grouped(problem.group_B[going]), trial, score)
+        new = products_at(problem.grouped(problem.group_B[going]), trial, score)
         new_loss = _loss(new, mean_BP[going] - trial, prior)
         better = new_loss < loss[going]
         took = going[better]
@@ -134,17 +142,21 @@ def solve_modes(
     return Mode(p, loss)
 
 
-def _products(problem: Problem, p: FloatArray, score_BJK: FloatArray) -> FloatArray:
+def products_at(problem: Problem, p: FloatArray, score_BJK: FloatArray) -> FloatArray:
     """What whitened derivatives and residuals make with each other, (B, J, C + 1, C + 1)."""
     own, shared = problem.split(p)
     value, jacobian = problem.form.value_and_jacobian(own, shared, problem.x_JK)
+    left = (score_BJK.transpose(1, 2, 0) - value).astype(jacobian.dtype)
     J, K, C, B = jacobian.shape
-    both = np.empty((J, K, C + 1, B), jacobian.dtype)
-    both[:, :, :C] = jacobian
-    both[:, :, C] = score_BJK.transpose(1, 2, 0) - value
-    # (B, J, C + 1, K), in double precision: a product of rounded ones need not be positive.
-    columns = np.ascontiguousarray(problem.whitened(both).transpose(3, 0, 2, 1), np.float64)
-    return np.asarray(columns @ columns.transpose(0, 1, 3, 2))
+    out = np.empty((B, J, C + 1, C + 1))
+    for group, of in problem.groups():
+        both = np.empty((J, K, C + 1, of.stop - of.start), jacobian.dtype)
+        both[:, :, :C], both[:, :, C] = jacobian[..., of], left[..., of]
+        white = problem.whiten[group] @ both.reshape(J, K, -1)
+        # (., J, C + 1, K), in double precision: a product of rounded ones need not be positive.
+        columns = np.ascontiguousarray(white.reshape(both.shape).transpose(3, 0, 2, 1), np.float64)
+        np.matmul(columns, columns.transpose(0, 1, 3, 2), out=out[of])
+    return out
 
 
 def _loss(products: FloatArray, apart: FloatArray, precision: Blocks) -> FloatArray:
@@ -153,34 +165,49 @@ def _loss(products: FloatArray, apart: FloatArray, precision: Blocks) -> FloatAr
     return np.asarray(products[:, :, -1, -1].sum(axis=1) + prior)
 
 
-def _assembled(
-    n_own: int, products: FloatArray, apart: FloatArray, precision: Blocks
-) -> tuple[FloatArray, FloatArray]:
-    """Gauss-Newton matrix (B, P, P) and downhill direction (half gradients) of `_products`."""
+def assembled(
+    n_own: int, products: FloatArray, precision: Blocks, room: FloatArray | None = None
+) -> FloatArray:
+    """Gauss-Newton matrices (B, P, P) of `products_at`.
+
+    They lie in `room`: zeros, or earlier ones, as all that is not zero is written anew.
+    """
     B, J, C = products.shape[:3]
     C, o = C - 1, n_own * J
-    hessian = precision.added_to(np.zeros((B, *2 * apart.shape[1:])))
-    down = precision.times(apart)
+    P = o + C - n_own
+    hessian = np.zeros((B, P, P)) if room is None else room[:B]
     # Own parameters of one configuration meet each other: the diagonals of all blocks (J, J).
     b, p, q = hessian.strides
     own = as_strided(hessian, (B, n_own, n_own, J), (b, J * p, J * q, p + q))
+    if room is not None:
+        own[:] = 0.0
+    for i in range(n_own):
+        hessian[:, i * J : (i + 1) * J, i * J : (i + 1) * J] = precision.own[:, i]
     own += products[:, :, :n_own, :n_own].transpose(0, 2, 3, 1)
     cross = products[:, :, :n_own, n_own:C].transpose(0, 2, 1, 3).reshape(B, o, C - n_own)
-    hessian[:, :o, o:] += cross
-    hessian[:, o:, :o] += cross.transpose(0, 2, 1)
-    down[:, :o] += products[:, :, :n_own, C].transpose(0, 2, 1).reshape(B, o)
-    shared = products[:, :, n_own:C, n_own:].sum(axis=1)
-    hessian[:, o:, o:] += shared[:, :, :-1]
-    down[:, o:] += shared[:, :, -1]
-    return hessian, down
+    hessian[:, :o, o:] = cross
+    hessian[:, o:, :o] = cross.transpose(0, 2, 1)
+    hessian[:, o:, o:] = products[:, :, n_own:C, n_own:C].sum(axis=1)
+    np.einsum("bpp->bp", hessian)[:, o:] += precision.shared
+    return hessian
 
 
-def gauss_newton(
-    problem: Problem, p: FloatArray, mean_BP: FloatArray, precision: Blocks
+def _downhill(
+    n_own: int, products: FloatArray, apart: FloatArray, precision: Blocks
 ) -> FloatArray:
+    """Downhill direction (half gradients) of `products_at`, (B, P)."""
+    B, J, C = products.shape[:3]
+    C, o = C - 1, n_own * J
+    down = precision.times(apart)
+    down[:, :o] += products[:, :, :n_own, C].transpose(0, 2, 1).reshape(B, o)
+    down[:, o:] += products[:, :, n_own:C, C].sum(axis=1)
+    return down
+
+
+def gauss_newton(problem: Problem, p: FloatArray, precision: Blocks) -> FloatArray:
     """Gauss-Newton matrices (B, P, P) at given parameters; the scores do not matter to them."""
-    products = _products(problem, p, np.zeros((1, *problem.x_JK.shape)))
-    return _assembled(problem.form.own, products, mean_BP - p, precision)[0]
+    products = products_at(problem, p, np.zeros((1, *problem.x_JK.shape)))
+    return assembled(problem.form.own, products, precision)
 
 
 def linear_evidence(
@@ -209,7 +236,8 @@ def linear_evidence(
     every = np.broadcast_to(both, (len(covariance), *both.shape))
     products = both.transpose(0, 2, 1) @ np.linalg.solve(covariance, every)
     apart = np.broadcast_to(mean_P - p, (len(covariance), len(p)))
-    hessian, down = _assembled(form.own, products, apart, precision)
+    hessian = assembled(form.own, products, precision)
+    down = _downhill(form.own, products, apart, precision)
     loss = _loss(products, apart, precision)
     gain = np.linalg.solve(hessian, down[:, :, None])[:, :, 0]
     lower = np.linalg.cholesky(covariance)

@@ -16,7 +16,7 @@ import numpy as np
 
 from isocompute.model.form import BEFORE_BUMPS, FloatArray, IntArray
 from isocompute.model.prior import Blocks, Prior
-from isocompute.model.solve import Problem, batches, gauss_newton, slope
+from isocompute.model.solve import Problem, assembled, batches, products_at, slope
 
 # Rounds times configurations, and fewest and most rounds: small sweeps start further from their
 # posterior and walk longer. docs/validation.md has how close that comes to full sampling, and what
@@ -57,11 +57,9 @@ def walk(
     pool = _Pool(prior, rng)
     now = start
     score_JK = score_JK.astype(np.float32)
-    own, J = prior.own, len(score_JK)
-    D, P = start.parameters.shape
-    nothing = Blocks(np.zeros((D, own, J, J)), np.zeros((D, P - own * J)))
-    curvature = gauss_newton(problem, start.parameters, prior.mean(), nothing)
-    curved = np.arange(D)  # which of these matrices is each draw's
+    # What curves each draw's posterior, where its walk begins; the scores do not matter to that.
+    products = products_at(problem, start.parameters, np.zeros((1, *score_JK.shape)))
+    curved = np.arange(len(products))  # which of these is each draw's
     # A form with more parameters of each configuration has further to walk, too.
     rounds = WORK * prior.own // (3 * len(score_JK))
     for _ in range(int(np.clip(rounds, LEAST_ROUNDS, MOST_ROUNDS))):
@@ -73,7 +71,7 @@ def walk(
         now = _leap(
             problem,
             Walkers(now.parameters[order], pool.log_scales(row), setting),
-            curvature,
+            products,
             curved,
             score_JK,
             prior.mean(),
@@ -139,7 +137,7 @@ class _Pool:
 def _leap(
     problem: Problem,
     now: Walkers,
-    curvature: FloatArray,
+    products: FloatArray,
     curved: IntArray,
     score_JK: FloatArray,
     mean: FloatArray,
@@ -155,10 +153,12 @@ def _leap(
     leap = LEAP * rng.uniform(0.8, 1.2, (D, 1))
     speed, worth = rng.standard_normal((D, P)), np.log(rng.random(D))
     kept, taken = np.empty_like(now.parameters), np.empty(D, bool)
+    room = np.zeros((min(D, next(batches(D, P)).stop), P, P))  # the same for every batch
     for part in batches(D, P):
         of, prior = problem.grouped(now.setting[part]), precision.take(part)
         start = now.parameters[part]
-        lower = np.linalg.cholesky(prior.added_to(curvature[curved[part]]))
+        metric = assembled(problem.form.own, products[curved[part]], prior, room)
+        lower = np.linalg.cholesky(metric)
         back = _inverse_of_lower(lower.astype(np.float32))  # (D, P, P): from slopes to velocities
         ahead = back.transpose(0, 2, 1)
         p, v, step = start, speed[part], leap[part]
@@ -182,7 +182,11 @@ def _inverse_of_lower(lower: FloatArray) -> FloatArray:
     if P <= SMALL:
         return np.asarray(np.linalg.inv(lower))
     h = P // 2
-    first, last = _inverse_of_lower(lower[:, :h, :h]), _inverse_of_lower(lower[:, h:, h:])
+    first, last = lower[:, :h, :h], lower[:, h:, h:]
+    if 2 * h == P:  # quarters of one size go on together
+        first, last = np.split(_inverse_of_lower(np.concatenate([first, last])), 2)
+    else:
+        first, last = _inverse_of_lower(first), _inverse_of_lower(last)
     out = np.zeros_like(lower)
     out[:, :h, :h], out[:, h:, h:] = first, last
     out[:, h:, :h] = -last @ (lower[:, h:, :h] @ first)

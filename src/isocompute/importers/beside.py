@@ -39,7 +39,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from isocompute.importers.called import may_be_setting
-from isocompute.importers.configuration import configuration, processes_of
+from isocompute.importers.configuration import configuration
 from isocompute.importers.elsewhere import (
     configuration_elsewhere,
     content,
@@ -47,6 +47,7 @@ from isocompute.importers.elsewhere import (
     names_in,
     tells,
 )
+from isocompute.importers.fresh import processes_of
 from isocompute.importers.headers import head_of
 from isocompute.importers.listed import NAMING, runs_listed
 from isocompute.importers.reading import (

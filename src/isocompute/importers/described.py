@@ -10,7 +10,8 @@ from isocompute.importers.beside import (
     configuration_in_table,
     configuration_named,
 )
-from isocompute.importers.configuration import IN_ROWS, Found, configuration, processes_of
+from isocompute.importers.configuration import IN_ROWS, configuration
+from isocompute.importers.fresh import Found, processes_of
 from isocompute.importers.ledger import Errors
 from isocompute.importers.meanings import SPLITS
 from isocompute.importers.plain_words import by_unit

@@ -10,6 +10,7 @@ import numpy as np
 from isocompute.importers.points import Points, back_to
 from isocompute.importers.runs import FloatArray, IntArray, UnclearError
 from isocompute.importers.steps import FROM_ZERO, as_updates
+from isocompute.importers.timing import SECONDS
 
 # Distances between scores that a log begins late. Half of it doubts a log with one score missing;
 # twice of it believes one that goes on from the fifth evaluation of another run.
@@ -94,11 +95,19 @@ def to_updates(
         per_tick: updates in which they move by one.
     """
     for one in points:
-        one.step = array("q", (-(-one.steps_K * per_tick // ticks)).tolist())
-    return {
+        step_K = one.steps_K
+        at = -(-step_K * per_tick // ticks)
+        if one.column.split != "train":  # of several within an update the last has seen all of it
+            own = np.append((at[1:] != at[:-1]) | (step_K[1:] <= step_K[:-1]), True)[: at.size]
+            at, one.value = at[own], array("d", one.scores_K[own].tolist())
+        one.step = array("q", at.tolist())
+    found = {
         kind: {-(-step * per_tick // ticks): value for step, value in by_step.items()}
         for kind, by_step in side.items()
     }
+    if ticks > 1:  # each row has the time of one tick, or their mean
+        found[SECONDS] = {step: value * ticks for step, value in found.get(SECONDS, {}).items()}
+    return found
 
 
 def own_beginning(points: Collection[Points]) -> int | None:

@@ -17,11 +17,11 @@ from isocompute.importers.meanings import SPLITS
 from isocompute.importers.plain_words import by_unit
 from isocompute.importers.powers import LOG2, refuse_logarithm
 from isocompute.importers.reading import clean_text, flatten, run_name, whole
-from isocompute.importers.runs import UnclearError
+from isocompute.importers.runs import STOPPED, UnclearError
 from isocompute.importers.settings import Column
 
-# What W&B's table of runs says of one that did not come to its end, in words.
-_CUT = {"crashed": "crashed", "failed": "failed", "killed": "was killed"}
+# What W&B and MLflow say of a run that did not come to its end, in words.
+CUT = {"crashed": "crashed", "failed": "failed", "killed": "was killed"}
 
 
 def two_in_rows(run: str, key: str, one: object, other: object) -> UnclearError:
@@ -95,8 +95,8 @@ class Described:
         self.beside, config = beside
         self.configure(config)
         state = str(config.get("State", config.get("state", ""))).lower()
-        if state in _CUT:
-            self._note(f"{self.beside} says that it {_CUT[state]}: it counts up to its last score")
+        if state in CUT:
+            self._note(f"{self.beside} says that it {CUT[state]}{STOPPED}")
         return True
 
     def trained_in(self, processes: int | None) -> None:

@@ -209,7 +209,7 @@ def test_a_file_that_names_a_run_holds_its_settings(
 
 @pytest.mark.parametrize("others", [
     {"r/a.yaml": (8, "llama-g4")},  # changed for the next run
-    {"r/a.yaml": (4, "llama-g4"), "r/b.yaml": (4, "llama-g4")},  # which of them?
+    {"r/a.yaml": (4, "llama-g4"), "r/b.yaml": (4, "llama-g4\nlr: 3e-6")},  # which of them?
     {"r/a.yaml": (4, "another-g4")}, {".git/a.yaml": (4, "llama-g4")},
 ])  # fmt: skip
 def test_a_file_that_may_be_another_s_is_not_read(

@@ -14,7 +14,7 @@ from isocompute.cli import main
 from isocompute.cli.scores import metric_names
 from isocompute.importers import load_settings, read_log
 from layouts import mlflow_database
-from test_layouts_eighteenth import write
+from test_layouts_eighteenth import AT, write
 from test_layouts_sixteenth import drawn, load, refused, score
 
 
@@ -107,6 +107,88 @@ def test_scores_within_a_batch_of_trl_count_by_its_last(tmp_path: Path) -> None:
     assert s.score_K.tolist() == [score(4 * k, 4) for k in range(11)]
     assert "score: 10 taken within an update are left out" in " ".join(run.provenance.inferred)
     assert run.provenance.s_per_step == 16.0
+
+
+@pytest.mark.parametrize(("said", "ends"), [
+    ({"grad_accum": 6, "batches": 40}, 240), ({"optim.gradient_accumulation_steps": 6,
+                                              "num_updates": 40}, 240),
+    ({"accumulate_grad_batches": 6, "eval_every_batches": 10}, 180),  # it stopped before its plan
+])  # fmt: skip
+@pytest.mark.parametrize("ending", ["jsonl", "csv"])
+def test_a_loop_that_counts_micro_batches_is_read_in_updates(
+    tmp_path: Path, said: dict[str, int], ends: int, ending: str
+) -> None:
+    for n in (4, 8):
+        config = {"problems_per_batch": 24, "rollouts_per_problem": n, "seed": 6, **said}
+        write(tmp_path / f"loop-{n}" / "args.json", json.dumps(config))
+        rows = [{"tick": t, "reward": score(t, 1), "held": score(t, n) if t % 60 == 0 else None}
+                for t in range(ends + 1)]  # fmt: skip
+        text = "".join(json.dumps({k: v for k, v in row.items() if v is not None}) + "\n"
+                       for row in rows)  # fmt: skip
+        if ending == "csv":
+            text = "step,reward,eval/score\n" + "".join(
+                f"{r['tick']},{r['reward']},{'' if r['held'] is None else r['held']}\n"
+                for r in rows
+            )
+        write(tmp_path / f"loop-{n}" / f"log.{ending}", text)
+    own = load_settings(["step=tick"] * (ending == "jsonl"), [
+        "held=avg" if ending == "jsonl" else "eval/score=avg"])  # fmt: skip
+    for run in read_log(tmp_path, settings=own):
+        n = run.rollouts_per_problem or 0
+        s, train = (next(s for s in run.series if s.split == split)
+                    for split in ("validation", "train"))  # fmt: skip
+        at = range(0, ends // 6 + 1, 10)
+        assert (run.problems_per_batch, run.seed, s.step_K.tolist()) == (24, 6, [*at])
+        assert s.rollouts_K.tolist() == [24 * n * k for k in at]
+        assert s.score_K.tolist() == [score(6 * k, n) for k in at]
+        whole = np.mean([score(t, 1) for t in range(7, 13)])  # all parts of the second batch
+        assert np.isclose(train.score_K[train.step_K == 2][0], whole)
+        assert "6 of the log's are an update" in " ".join(run.provenance.inferred)
+
+
+@pytest.mark.parametrize("said", [
+    {"grad_accum": 6}, {"grad_accum": 6, "batches": 240}, {"grad_accum": 7, "batches": 40},
+])  # fmt: skip
+def test_accumulation_alone_changes_no_step(tmp_path: Path, said: dict[str, int]) -> None:
+    config = {"problems_per_batch": 24, "rollouts_per_problem": 4, "seed": 6, **said}
+    write(tmp_path / "loop" / "args.json", json.dumps(config))
+    write(tmp_path / "loop" / "log.jsonl", "".join(
+        json.dumps({"step": t, "eval/score": score(t, 4)}) + "\n" for t in range(0, 241, 60)
+    ))  # fmt: skip
+    (run,) = read_log(tmp_path, settings=load_settings([], ["eval/score=avg"]))
+    assert run.series[0].step_K.tolist() == [0, 60, 120, 180, 240]
+
+
+# A job's folder and its starts; settings under another folder.
+
+
+@pytest.mark.parametrize("steps", [(60,), (20, 40, 60)])  # every checkpoint has a copy
+def test_settings_of_a_job_lie_with_its_checkpoints(tmp_path: Path, steps: Sequence[int]) -> None:
+    for n in (4, 8):
+        log = tmp_path / "logs" / f"nano-g{n}" / "exp_001" / "metrics.jsonl"
+        write(log, "".join(json.dumps({"step": t, "validation/accuracy": score(t, n)}) + "\n"
+                           for t in AT))  # fmt: skip
+        for s in steps:
+            home = tmp_path / "results" / f"nano-g{n}" / f"step_{s}"
+            grpo = {"num_prompts_per_step": 24, "num_generations_per_prompt": n, "seed": 3}
+            said = {"grpo": grpo, "logger": {"log_dir": f"logs/nano-g{n}"}}
+            write(home / "config.yaml", json.dumps(said))
+            write(home / "training_info.json", json.dumps({"current_step": s, "total_steps": s}))
+    runs = read_log(tmp_path)
+    assert [run.name for run in runs] == ["nano-g4/exp_001", "nano-g8/exp_001"]
+    assert drawn(load(tmp_path)) == {(24, n, 3): [24 * n * s for s in AT] for n in (4, 8)}
+    assert not any("num_iterations" in line for run in runs for line in run.provenance.inferred)
+
+
+def test_settings_that_two_files_say_differently_are_not_read(tmp_path: Path) -> None:
+    rows = [{"step": t, "validation/accuracy": score(t, 4)} for t in AT]
+    write(tmp_path / "logs" / "nano-g4" / "exp_001" / "metrics.jsonl",
+          "".join(json.dumps(row) + "\n" for row in rows))  # fmt: skip
+    for i, b_p in enumerate((24, 32)):
+        grpo = {"num_prompts_per_step": b_p, "num_generations_per_prompt": 4}
+        said = {"grpo": grpo, "logger": {"log_dir": "logs/nano-g4"}}
+        write(tmp_path / "results" / f"{i}" / "config.yaml", json.dumps(said))
+    assert "must be known" in refused(tmp_path)
 
 
 # Attempts that died, in a tracker: the same seed is no second one.

@@ -22,6 +22,7 @@ from isocompute.importers.cadence import (
     as_evaluations,
     cadence_of,
     counts_responses,
+    micro_batches,
     spread,
 )
 from isocompute.importers.called import is_batch, is_called
@@ -135,13 +136,16 @@ def conclude(
             f"{path}: run {c.name}: rows must follow each other in time where a trainer "
             f"calls its first update step 0{EARLIEST_FIRST}"
         )
-    if (ticks := max(iterations, placing.own_ticks(c.points))) > 1:
-        before = sum(len(p.step) for p in c.points)
+    cadence = cadence_of(c.config)
+    parts, told = micro_batches(c.points, c.config, cadence)
+    if (ticks := max(iterations, parts, placing.own_ticks(c.points))) > 1:
+        held_out = [p for p in c.points if p.column.split != "train"]
+        before = sum(len(p.step) for p in held_out)
         c.side = placing.to_updates(c.points, c.side, ticks)
         c.latest, c.first = -(-c.latest // ticks), c.first and -(-c.first // ticks)
         c.redone = c.redone and -(-c.redone // ticks)
-        c.counters.infer(f"step: the log's counters move by {ticks} in an update")
-        if within := before - sum(len(p.step) for p in c.points):
+        c.counters.infer(told or f"step: the log's counters move by {ticks} in an update")
+        if within := before - sum(len(p.step) for p in held_out):
             c.counters.infer(f"score: {within} taken within an update are left out")
     if found.per_tick > 1 and c.settings.step in (None, *OWN):
         c.counters.agree(found.per_tick)
@@ -160,7 +164,6 @@ def conclude(
         n = values[_N] = problems_of(whole_batch, b_p, f"run {c.name}", "B_p")
         c.counters.infer(f"{_N}: a batch of responses / problems_per_batch")
     b_p = values["problems_per_batch"] = b_p or _counted_problems(c, n)
-    cadence = cadence_of(c.config)
     values["steps"] = values["steps"] or cadence.planned
     planned = c.settings.steps or found.steps or cadence.planned
     what = f"{path}: run {c.name}"

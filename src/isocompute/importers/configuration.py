@@ -268,6 +268,15 @@ def settings_in_row(row: Mapping[str, object]) -> dict[str, object]:
     return {**found, **by_unit(row), **{key: row[key] for key in IN_ROWS & row.keys()}}
 
 
+def of_another(config: Mapping[str, object]) -> bool:
+    """Whether a configuration has n in the words of a trainer that is not TRL.
+
+    >>> of_another({"grpo.num_generations_per_prompt": 8}), of_another({"group_size": 8})
+    (True, False)
+    """
+    return any(words.group in config for words in _TRAINERS if words.group not in (*GROUPS, _N))
+
+
 def gpus_of(config: Mapping[str, object]) -> int | None:
     """GPUs that a run trained on, as far as its configuration says it.
 

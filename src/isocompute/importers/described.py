@@ -86,8 +86,10 @@ class Described:
     def look_beside(self, path: Path, run: str, within: Path | None, *, alone: bool) -> bool:
         """Take the configuration beside a log, if one is of this run, `alone` in it or not."""
         own = configuration_beside(path) if alone else None
-        beside = (own or configuration_in_table(path, run, within)
-                  or configuration_named(path, run, within))  # fmt: skip
+        beside = own or next((found for name in dict.fromkeys((run, run.partition("/")[0])) if (
+            found := configuration_in_table(path, name, within)
+            or configuration_named(path, name, within)
+        )), None)  # `RUN/exp_001` is of the job RUN
         if beside is None and alone:  # a file is named for the run's id, where runs share a name
             beside = configuration_in_table(path, run_name(path))
         if beside is None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from isocompute.importers.called import is_alike, several_problems
+from isocompute.importers.configuration import of_another
 from isocompute.importers.fresh import Found, batch_of_process
 from isocompute.importers.placing import LATE
 from isocompute.importers.reading import whole
@@ -185,7 +186,9 @@ def iterations_of(c: Collected) -> int:
         if told not in (None, own):
             c.note(f"the log says num_iterations={own}, the setting {told}: the log's is used")
         return c.found.ticks
-    if told is None and any(p.column.trainer == "trl" and p.step for p in c.points):
+    if told is None and not of_another(c.config) and any(
+        p.column.trainer == "trl" and p.step for p in c.points
+    ):
         c.counters.infer(
             f"{TAKEN_ONCE}, since no arguments of TRL are there; where a batch of rollouts "
             "serves several steps, add --set num_iterations=2 with your own number"

@@ -95,11 +95,15 @@ def to_updates(
         per_tick: updates in which they move by one.
     """
     for one in points:
-        step_K = one.steps_K
+        step_K, score_K = one.steps_K, one.scores_K
         at = -(-step_K * per_tick // ticks)
-        if one.column.split != "train":  # of several within an update the last has seen all of it
-            own = np.append((at[1:] != at[:-1]) | (step_K[1:] <= step_K[:-1]), True)[: at.size]
-            at, one.value = at[own], array("d", one.scores_K[own].tolist())
+        begins = np.append(True, (at[1:] != at[:-1]) | (step_K[1:] <= step_K[:-1]))[: at.size]
+        if not begins.all():  # a batch in parts; of evaluations within an update the last
+            first = np.flatnonzero(begins)
+            last = np.append(first[1:], at.size) - 1
+            means = np.add.reduceat(score_K, first) / (last - first + 1)
+            at, own = at[first], means if one.column.split == "train" else score_K[last]
+            one.value = array("d", own.tolist())
         one.step = array("q", at.tolist())
     found = {
         kind: {-(-step * per_tick // ticks): value for step, value in by_step.items()}

@@ -159,6 +159,50 @@ def test_accumulation_alone_changes_no_step(tmp_path: Path, said: dict[str, int]
     assert run.series[0].step_K.tolist() == [0, 60, 120, 180, 240]
 
 
+# A script whose caller says n, and whose runs are named by it.
+
+SCRIPT = """#!/bin/bash
+# N=8 SEED=1 sbatch go.sh
+G=${N:-4}
+export TENSORBOARD_DIR=tb/proj/nano_n${G}_s${SEED}
+python -m trainer data.train_batch_size=24 actor_rollout_ref.rollout.n=${G} \\
+  data.seed=${SEED} trainer.experiment_name=nano_n${G}_s${SEED}"""
+
+
+def launched(home: Path, script: str, name: str = "nano_n{n}_s7") -> None:
+    write(home / "go.sh", script)
+    for n in (4, 8):
+        rows = [{"step": t, "val-core/gsm8k/acc/mean@1": score(t, n)} for t in AT]
+        write(home / "tb" / "proj" / name.format(n=n) / "metrics.jsonl",
+              "".join(json.dumps(row) + "\n" for row in rows))  # fmt: skip
+
+
+@pytest.mark.parametrize("more", ["", ' "$@"'])
+def test_a_script_of_a_caller_s_variables_is_of_the_runs_named_so(
+    tmp_path: Path, more: str
+) -> None:
+    launched(tmp_path, SCRIPT + more)
+    assert drawn(load(tmp_path)) == {(24, n, 7): [24 * n * s for s in AT] for n in (4, 8)}
+    (line, *_) = read_log(tmp_path)[0].provenance.inferred
+    assert ("whose caller may add settings" in line) == bool(more)
+
+
+@pytest.mark.parametrize(("script", "name"), [
+    (SCRIPT, "nano_g{n}_s7"), (SCRIPT, "nano_n{n}_s7_again"),  # of another form
+    (SCRIPT.replace("nano_n${G}_s${SEED}", "${G}_${SEED}"), "{n}_7"),  # of any
+    (SCRIPT.replace("_n${G}", "_n8"), "nano_n{n}_s7"),  # one n is written, another called
+])  # fmt: skip
+def test_a_script_of_other_runs_is_not_read(tmp_path: Path, script: str, name: str) -> None:
+    launched(tmp_path, script, name)
+    assert "must be known" in refused(tmp_path)
+
+
+def test_of_two_scripts_of_one_form_none_is_read(tmp_path: Path) -> None:
+    launched(tmp_path, SCRIPT)
+    write(tmp_path / "old.sh", SCRIPT.replace("=24", "=32"))
+    assert "must be known" in refused(tmp_path)
+
+
 # A job's folder and its starts; settings under another folder.
 
 

@@ -162,7 +162,7 @@ def as_evaluations(
         f"{what}: steps must be updates, but {step_K.size} evaluations stand one by one to step "
         f"{last}, and {cadence.key} says one in {every} updates; if steps count evaluations, add "
         f"the updates in all (--set steps={last * every}), else --set step=step.",
-        options=("--set", f"steps={last * every}"),
+        options=("--set", f"steps={last * every}"), condition="the log's steps count evaluations",
     )
 
 
@@ -218,6 +218,7 @@ def counts_responses(
             f"of B_p * n = {batch}, as a count of responses is; if they are, add --set step={key} "
             f"--map {key}=rollouts, else --set step={key}.",
             options=("--set", f"step={key}", "--map", f"{key}=rollouts"),
+            condition=f"`{key}` counts responses",
         )
     return ""
 

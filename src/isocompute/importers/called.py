@@ -119,6 +119,22 @@ problems, --map bs=batch_size if it counts responses'
     )
 
 
+MEANT = {"problems_per_batch": "problems in a batch", "rollouts_per_problem":
+         "rollouts per problem", "seed": "the seed"}  # in words to check a number by
+
+
+def holds(there: Mapping[str, str]) -> str:
+    """What must be true for maps of keys that seem to hold something.
+
+    >>> holds({"rollouts_per_problem": "G", "score": "acc"})
+    '`G` holds rollouts per problem and `acc` holds the held-out score'
+    """
+    return " and ".join(
+        f"`{key}` holds {MEANT.get(name, 'the held-out score')}" for name, key in there.items()
+        if name in (*MEANT, "score") and (name != "problems_per_batch" or is_called(key, name))
+    )
+
+
 def maps_of(there: Mapping[str, str]) -> list[str]:
     """The same as options to paste; EITHER where only the user knows what a batch counts.
 

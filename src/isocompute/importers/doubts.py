@@ -90,7 +90,7 @@ def _refuse_training_alone(run: ImportedRun) -> None:
         f"a curve must be of held-out problems, but {run.name!r} ({run.provenance.path}) has "
         f"scores of training alone, and {', '.join(keys)} {verb} not read; add {mapped(keys[0])}, "
         "or --set split=train to keep the training score.",
-        options=shlex.split(mapped(keys[0])),
+        options=shlex.split(mapped(keys[0])), condition=f"`{keys[0]}` is of held-out problems",
     )
 
 
@@ -191,7 +191,7 @@ def iterations_of(c: Collected) -> int:
     ):
         c.counters.infer(
             f"{TAKEN_ONCE}, since no arguments of TRL are there; where a batch of rollouts "
-            "serves several steps, add --set num_iterations=2 with your own number"
+            "serves several steps, add --set num_iterations=K with your own number"
         )
     return told or 1
 

@@ -10,7 +10,7 @@ Where a line belongs, along the path of a log:
   dumps, checkpoints, csvlogs, csv_runs, csv_long, csv_wide, parquetlogs, unnamed_rows, several,
   published.
 - Tables of curves: tables, table, tidy, tidy_columns, tidy_cells, tidy_checks, tidy_curves,
-  tidy_wide, unnamed, handing.
+  tidy_beside, tidy_wide, unnamed, handing.
 - Words, what a key or a name says: vocabulary, meanings, plain_words, called, names, patterns,
   powers, scored, settings, recorded.
 - The configuration of a run, beside its log or elsewhere: configuration, fresh, beside, launched,

@@ -10,7 +10,7 @@ from isocompute.importers.powers import without_logarithm
 
 # A place for the user's own number: a number would be pasted as it is.
 YOURS = {"problems_per_batch": "B_P", "rollouts_per_problem": "N", "seed": "SEED",
-         "processes": "P"}
+         "processes": "P", "training_problems": "PROBLEMS"}
 EITHER = "PROBLEMS_PER_BATCH_OR_BATCH_SIZE"
 _CALLED = {
     "problems_per_batch": r"(n_|num_|batch_?)?(prompts|problems|questions|queries|tasks)"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,10 @@ import pytest
 
 from isocompute.cli import main
 from isocompute.cli.scores import metric_names
+from isocompute.errors import InputError
 from isocompute.importers import load_settings, read_log
+from isocompute.importers.tidy_columns import counts_up
+from isocompute.sources import load_curves
 from layouts import mlflow_database
 from test_layouts_eighteenth import AT, write
 from test_layouts_sixteenth import drawn, load, refused, score
@@ -201,6 +205,115 @@ def test_of_two_scripts_of_one_form_none_is_read(tmp_path: Path) -> None:
     launched(tmp_path, SCRIPT)
     write(tmp_path / "old.sh", SCRIPT.replace("=24", "=32"))
     assert "must be known" in refused(tmp_path)
+
+
+# Tables: epochs, settings beside, columns by what their cells can be.
+
+
+def epochs(home: Path, config: str, at: Sequence[float] = (0, 1, 2, 3)) -> Path:
+    rows = "".join(f"g{n}_s{s},{n},{s},{e},{score(int(10 * e), n, s / 100)}\n"
+                   for n in (4, 8) for s in (0, 1) for e in at)  # fmt: skip
+    if config:
+        write(home / "params.yaml", config)
+    return write(home / "all.csv", f"run,group_size,seed,epoch,score\n{rows}")
+
+
+MAPS = ["group_size=rollouts_per_problem"]
+
+
+@pytest.mark.parametrize("config", ["train_problems: 480\nproblems_per_batch: 24\n",
+                                    "data:\n  num_train_examples: 480\nprompts_per_step: 24\n"])
+@pytest.mark.parametrize("at", [(0, 1, 2, 3), (0, 0.5, 1, 1.25)])
+def test_epochs_are_updates_where_their_problems_are_known(
+    tmp_path: Path, config: str, at: Sequence[float]
+) -> None:
+    epochs(tmp_path, config, at)
+    curves = load_curves(tmp_path / "all.csv", settings=load_settings([], MAPS))
+    assert drawn(curves) == {
+        (24, n, s): [24 * n * 20 * e for e in at] for n in (4, 8) for s in (0, 1)
+    }
+    assert curves[0].score_K.tolist() == [score(int(10 * e), 4) for e in at]
+
+
+def test_epochs_ask_for_the_problems_of_one(tmp_path: Path, capsys) -> None:
+    table = epochs(tmp_path, "")
+    assert main(["import", str(table), "-o", str(tmp_path / "s")]) == 2
+    told = capsys.readouterr().err
+    assert "--set training_problems=PROBLEMS, those of one epoch, if `epoch` counts passes" in told
+    assert "=rollouts --set" not in told
+    own = load_settings(["problems_per_batch=24", "training_problems=480"], MAPS)
+    assert len(load_curves(table, settings=own)) == 4
+    with pytest.raises(InputError, match=r"stands at 1 epochs of 500 problems, 20.83 batches"):
+        load_curves(table, settings=replace(own, training_problems=500))
+
+
+def test_a_configuration_beside_several_tables_is_of_none(tmp_path: Path) -> None:
+    table = epochs(tmp_path, "train_problems: 480\nproblems_per_batch: 24\n")
+    write(tmp_path / "more.csv", table.read_text())
+    with pytest.raises(InputError, match="problems_per_batch"):
+        load_curves(table, settings=load_settings([], MAPS))
+
+
+def sheets(home: Path, step: str = "batch", n: str = "n (rollouts/problem)") -> Path:
+    """A sheet with a column for each run, and one of what they are."""
+    said = "".join(f"{run},{n},24,{seed},1e-6\n"
+                   for run, n, seed in (("A1", 4, 1), ("A2", 4, 2), ("B1", 8, 1)))  # fmt: skip
+    write(home / "runs.csv", f"run,{n},problems per batch,seed,lr\n{said}")
+    rows = "".join(f"{t},{score(t, 4)},{score(t, 4, 0.1)},{score(t, 8)},{'x' * (t == 20)}\n"
+                   for t in AT)  # fmt: skip
+    return write(home / "eval.csv", f"{step},A1,A2,B1,remarks\n{rows}")
+
+
+@pytest.mark.parametrize("n", ["n (rollouts/problem)", "G [samples per prompt]", "group size"])
+def test_columns_of_runs_take_the_settings_of_another_table(
+    tmp_path: Path, capsys, n: str
+) -> None:
+    table = sheets(tmp_path, n=n)
+    assert main(["import", str(table), "-o", str(tmp_path / "s")]) == 2
+    told = capsys.readouterr().err
+    assert "add --map batch=steps if it counts updates" in told
+    assert "batch=problems_per_batch" not in told  # it holds 0
+    assert "KEY" not in told.rpartition("isocompute fit")[2]
+    curves = load_curves(table, settings=load_settings([], ["batch=steps"]))
+    at = [24 * 4 * t for t in AT]
+    assert drawn(curves) == {(24, 4, 1): at, (24, 4, 2): at, (24, 8, 1): [2 * x for x in at]}
+    assert {c.run: c.score_K.tolist() for c in curves} == {
+        "A1": [score(t, 4) for t in AT], "A2": [score(t, 4, 0.1) for t in AT],
+        "B1": [score(t, 8) for t in AT],
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(("cells", "counts"), [
+    ((0, 20, 40, 0, 20, 40), True), ((5, 10, 15, 20, 25), True), ((16, 16, 32, 32), False),
+    ((4, 8, 16), False), ((0.0, 0.5, 1.0), False), ((8, 8, 8), False), ((0, 1), False),
+])  # fmt: skip
+def test_what_counts_up_is_no_batch(cells: Sequence[float], counts: bool) -> None:
+    assert counts_up(np.array(cells, float)) == counts
+
+
+# What is offered must be what the log can hold, and says when it is right.
+
+
+def test_a_pattern_is_offered_with_what_it_says_of_a_run(tmp_path: Path, capsys) -> None:
+    for n in (4, 8):
+        rows = [{"step": t, "reward": 0.1, "held_acc": score(t, n)} for t in AT]
+        write(tmp_path / f"nano_n{n}.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
+    assert main(["import", str(tmp_path), "-o", str(tmp_path / "s")]) == 2
+    told = capsys.readouterr().err
+    assert ("To paste, only if 'nano_n4' had 4 rollouts per problem and `held_acc` is of held-out "
+            "problems, with your own B_P:") in told  # fmt: skip
+
+
+def test_one_seed_is_not_offered_to_runs_of_one_configuration(tmp_path: Path, capsys) -> None:
+    for name in ("left", "right"):
+        rows = [{"global_step": t, "eval/score": score(t, 4, 0.2 * (name == "left"))} for t in AT]
+        write(tmp_path / f"{name}.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
+    words = ["--set", "problems_per_batch=24", "--set", "rollouts_per_problem=4",
+             "--set", "step=global_step", "--map", "eval/score=avg"]  # fmt: skip
+    assert main(["import", str(tmp_path), "-o", str(tmp_path / "s"), *words]) == 0
+    told = capsys.readouterr().out
+    assert "--set seed" not in told
+    assert "runs.csv beside the logs may say theirs (run,seed)" in told
 
 
 # A job's folder and its starts; settings under another folder.

@@ -244,9 +244,10 @@ def cells_seen(path: Path, header: Sequence[str]) -> dict[str, FloatArray]:
         head = head_of(path)
         with path.open(encoding=head.encoding, errors="replace", newline="") as file:
             rows = [*islice(csv.reader(file, delimiter=head.separator), head.lines + _SEEN)]
-        rows = rows[head.lines :]
+        rows, comma = rows[head.lines :], "," if head.separator != "," else "%"  # a decimal one
         for i, name in enumerate(header):
-            cells = (number(row[i].replace("%", "").strip()) for row in rows if i < len(row))
+            texts = (row[i].replace("%", "").replace(comma, ".") for row in rows if i < len(row))
+            cells = (number(text.strip()) for text in texts)
             found[name.strip()] = np.array([np.nan if c is None else c for c in cells])
     return found
 

@@ -24,7 +24,8 @@ from isocompute.answers.beside import lead_words, less_words, overtakes, passes_
 from isocompute.answers.fit import Fit, fit_sweep
 from isocompute.answers.plan import plan_from_source
 from isocompute.answers.prescribe import Question, _edges
-from isocompute.answers.steps import _STEPS, checks, nearest, run_next, with_checks
+from isocompute.answers.step_lines import checks, with_checks
+from isocompute.answers.steps import _STEPS, nearest, run_next
 from isocompute.answers.verdict import trust
 from isocompute.answers.words import best_n_words, n_words
 from isocompute.domain import Configuration, Notice, notice
@@ -792,6 +793,35 @@ def test_which_n_may_be_best_is_said_of_the_budget_of_the_plan() -> None:
     assert "n_not_told_apart" not in codes(held)
 
 
+def test_what_is_held_against_the_log_is_in_its_units() -> None:
+    """A reward of -1 to 1 that is fitted as 0..1: twice the score, less one."""
+    plain, read = planted(surface=steeper), planted(surface=steeper)
+    key = "val-core/math500/reward/mean@4"
+    fake: Any = read.posterior
+    fake.curves = tuple(c.replace(score_range=(-1.0, 1.0), key=key) for c in fake.curves)
+    d, of = (plan_budget(fit, 10 * AT, current=16).document for fit in (read, plain))
+    assert d["predicted_score"] == of["predicted_score"]  # as ever
+    low, high = d["check"]["interval"]
+    assert d["logged"] == {
+        "key": key, "range": [-1.0, 1.0],
+        "predicted_score": pytest.approx(2 * d["predicted_score"] - 1),
+        "predicted_score_interval": pytest.approx(
+            [2 * end - 1 for end in d["predicted_score_interval"]]),
+        "check_score": pytest.approx(2 * d["check"]["score"] - 1),
+        "check_interval": pytest.approx([2 * low - 1, 2 * high - 1]),
+    }  # fmt: skip
+    rows = {line[2:13].strip(): line for line in advice_lines(d) if line.startswith("  ")}
+    assert f"reward/mean@4 below {2 * low - 1:.3f} at step" in rows["stop if"]
+    assert f"{2 * d['predicted_score'] - 1:.3f} (" in rows["score"]
+    assert f" {2 * d['gain']['score']:+.3f} (" in rows["gain"]  # a difference: no less one
+    assert f"{2 * d['half']['predicted_score'] - 1:.3f}" in rows["for less"]
+    assert any(key in line for line in advice_lines(d, why=True))
+    whole = "\n".join(advice_lines(of, why=True))
+    assert "-1 to 1" not in whole
+    percent = {**d, "logged": {"key": "", "range": [0.0, 100.0]}}
+    assert f"  score      {100 * d['predicted_score']:.1f} (" in "\n".join(advice_lines(percent))
+
+
 def test_a_plan_and_a_refusal_have_the_same_keys() -> None:
     stands = plan_budget(planted(), AT).document
     refused = plan_budget(planted(notices=[STOP]), AT).document
@@ -1118,7 +1148,7 @@ def test_advice_is_the_answer_what_to_do_then_silence() -> None:
     )  # fmt: skip
     assert said(plan) == [
         "Run: 32 problems x 32 rollouts x 976 steps   (999k rollouts)",
-        "  score      0.420 (0.410 to 0.430)   (avg@4)",
+        "  score      0.420 (0.410 to 0.430)   (avg@4, best checkpoint)",
         "  gain       +0.020 (+0.010 to +0.030) over today's n = 128",
         "  as good    n = 64",
         "  trained    3 runs went this far already: use a checkpoint at step 976",

@@ -642,11 +642,11 @@ def test_the_thumbnail_names_every_n_and_numbers_its_axes(fit: FixtureFit) -> No
 
 
 def test_scores_that_were_read_on_another_scale_say_so(tmp_path: Path, fit: FixtureFit) -> None:
-    assert "are shown as" not in page_of(tmp_path, [("a", fit)], make_plan()).text
+    assert "Figures show scores" not in page_of(tmp_path, [("a", fit)], make_plan()).text
     shown = {**fit.document, "provenance": {"score_range": [0.0, 100.0]}}
     percent_ = FixtureFit(document=shown, curves=fit.curves)
     text = first_screen(page_of(tmp_path, [("a", percent_)], make_plan()))
-    assert "Scores of 0 to 100 are shown as 0 to 1." in text
+    assert "Figures show scores of 0 to 100 as 0 to 1." in text
 
 
 # ---- words -----------------------------------------------------------------------------------

@@ -23,6 +23,7 @@ from isocompute.answers.beside import (
 from isocompute.answers.best import interval
 from isocompute.answers.fit import Fit, Fix, Select, fit_sweep
 from isocompute.answers.frontier import SAME_END
+from isocompute.answers.logged import in_logs, logged
 from isocompute.answers.machines import on_gpus, scaled_notices, wall_clock
 from isocompute.answers.paper import printed_law
 from isocompute.answers.prescribe import Question, prescribe, smaller_budget
@@ -60,7 +61,7 @@ _UNKNOWN = (
     "expected_regret",
     "predicted_score", "predicted_score_interval", "gain", "learning_rate", "passes_over_data",
     "passes_in_sweep", "wall", "rate_fell",
-    "extrapolation_log10", "printed_law", "refusal",
+    "extrapolation_log10", "printed_law", "refusal", "logged",
 )  # fmt: skip
 
 
@@ -251,8 +252,9 @@ def _answer(q: Question) -> Plan:
         swept = {c.problems_per_batch for c in fit.configurations}
         of = chosen.problems_per_batch in swept
         which = named(fit, [chosen]) if of else f"{chosen} (B_p x n)"
-        unknown = notice("score_unknown", which=which, at=q.x,
-                         low=ends[0], high=ends[1], smaller=smaller_budget(q, UNKNOWN),
+        low, high = (in_logs(fit, end) for end in ends)
+        unknown = notice("score_unknown", which=which, at=q.x, low=low, high=high,
+                         smaller=smaller_budget(q, UNKNOWN),
                          **first_to(q, chosen))  # fmt: skip
         return _stopped(q, [unknown])
     recipe, whose, q = trained_with(q, chosen)
@@ -322,6 +324,7 @@ def _answer(q: Question) -> Plan:
             difficulty=q.difficulty if q.difficulty_given else None),
         **documented(notices),
     }  # fmt: skip
+    document["logged"] = logged(fit, document)
     return Plan(allocation=a, document=plain(document))
 
 
@@ -330,6 +333,7 @@ def _frame(of: Mapping[str, Any]) -> dict[str, Any]:
     fit, law = of.get("fit"), {"source": of["source"]}
     if fit is not None:
         law |= {k: getattr(fit, k) for k in ("setting", "metric", "unit", "level", "support")}
+        law["select"] = fit.posterior.select
         law["tested"] = [fit.tested_n[0], fit.tested_n[-1]]
         law["warnings"] = sorted({one.code for one in fit.notices})
         law |= {k: v for k, v in fit.law.items() if k != "at"}

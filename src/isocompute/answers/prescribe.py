@@ -21,6 +21,7 @@ from isocompute.answers import best
 from isocompute.answers.best import FloatArray
 from isocompute.answers.claims import SURE
 from isocompute.answers.fit import Fit
+from isocompute.answers.logged import in_logs
 from isocompute.answers.paper import printed_law
 from isocompute.answers.price import Price, per_rollout
 from isocompute.answers.verdict import ENOUGH_N, open_choice
@@ -121,9 +122,10 @@ def prescribe(q: Question) -> Prescription:
     limit = blocked[wanted] if n_F[wanted] != n else None
     lost = mean_F[wanted] - mean_F[at]
     if limit is not None and lost > best.AS_GOOD:
+        span = in_logs(fit, 1.0) - in_logs(fit, 0.0)
         size = {"max_batch": q.max_batch_size, "min_steps": q.min_steps, "problems": q.problems}
         about: dict[str, Any] = {"limit": size[limit], "n": n, "wanted": int(n_F[wanted]),
-                 "cost": f"{lost:.3f} lower"}  # fmt: skip
+                 "cost": f"{lost * span:.3f} lower"}  # fmt: skip
         notes.append(notice(f"capped_by_{limit}", **about))
     elif limit is None:
         notes += _edges(q, which[at])

@@ -4,31 +4,26 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
 from isocompute.answers.around import PUBLISHED_MODEL, known_words
 from isocompute.answers.beside import check_words, lead_words, less_words, passes_words
+from isocompute.answers.cost_words import other_amounts, source_words
+from isocompute.answers.logged import as_logged, score_text
 from isocompute.answers.machines import clock_words
-from isocompute.answers.steps import (
-    amounts,
-    checks,
-    in_full,
-    plain_rate,
-    step_cost,
-    with_checks,
-)
+from isocompute.answers.step_lines import checks, in_full, step_cost, with_checks
+from isocompute.answers.steps import amounts, plain_rate
 from isocompute.answers.words import (
     NO_GAIN,
     TOO_DEAR,
     best_n_words,
     doubts,
     is_today,
-    other_amounts,
     rate_origin,
     recipe_said,
     runner_up_words,
-    source_words,
     span_words,
     trained_words,
     trend_only,
@@ -65,6 +60,7 @@ def answer(
     document = fit if plan is None else plan
     if document is None:
         return None
+    plan = None if plan is None else as_logged(plan)
     refusal = (plan or {}).get("refusal")
     section: Section = {
         "kind": "reading" if plan is None else "refusal" if refusal else "plan",
@@ -138,7 +134,7 @@ def _plan(fit: Document | None, plan: Document) -> Section:
             for name, settings in with_comments(plan)["trainer"].items()
             if settings
         ],
-        "rules": _rules(plan.get("rules") or {}),
+        "rules": _rules(plan),
     }
 
 
@@ -217,7 +213,8 @@ def _about(fit: Document | None) -> str:
 def _scale(fit: Document) -> str:
     """That scores are shown on another scale than they were read in; "" where they are not."""
     low, high = (fit.get("provenance") or {}).get("score_range") or (0, 1)
-    return "" if (low, high) == (0, 1) else f" Scores of {low:g} to {high:g} are shown as 0 to 1."
+    said = f" Figures show scores of {low:g} to {high:g} as 0 to 1."
+    return "" if (low, high) == (0, 1) else said
 
 
 def _exact(value: int | None) -> str:
@@ -263,7 +260,10 @@ def _expected(plan: Document) -> str:
     value = plan.get("predicted_score")
     if value is None:
         return "not estimated"
-    return f"{score(value)} expected ({interval(plan.get('predicted_score_interval'), score)})"
+    form = partial(score_text, plan)
+    key = (plan.get("logged") or {}).get("key")
+    ends = interval(plan.get("predicted_score_interval"), form)
+    return f"{form(value)} expected ({ends})" + (f", as {key} is logged" if key else "")
 
 
 def _gain(plan: Document) -> str:
@@ -272,14 +272,14 @@ def _gain(plan: Document) -> str:
         return ""
     if is_today(plan):
         return NO_GAIN
-    wide = gain["interval"]
+    wide, form = gain["interval"], partial(score_text, plan, sign="+")
     b_p, n = gain.get("problems_per_batch"), gain.get("rollouts_per_problem")
     by_cost = (plan.get("law") or {}).get("unit") == "gpu-hours"  # then the batch counts
     other = f", Bₚ = {b_p}" if by_cost or b_p != plan.get("problems_per_batch") else ""
     doubt = f" ({said})" if (said := doubts(gain)) else ""
     unit = unit_words((plan.get("law") or {}).get("unit") or "rollouts")
     return (
-        f"{words.signed(gain['score'])} ({words.signed(wide[0])} to {words.signed(wide[1])}) over "
+        f"{form(gain['score'])} ({form(wide[0])} to {form(wide[1])}) over "
         f"today's n\u00a0=\u00a0{n}{other} at equal {unit}{doubt}"
     )
 
@@ -291,7 +291,8 @@ def _today(plan: Document) -> str:
         return ""
     low, high = gain["predicted_score_interval"]
     spent = ", ".join(other_amounts(gain["cost"], plan["cost"])[:2])
-    return f"{score(gain['predicted_score'])} ({score(low)} to {score(high)})" + (
+    form = partial(score_text, plan)
+    return f"{form(gain['predicted_score'])} ({form(low)} to {form(high)})" + (
         f", {spent}" if spent else ""
     )
 
@@ -327,18 +328,22 @@ def _beyond(plan: Document) -> str:
     return "" if told else words.extrapolation(plan.get("extrapolation_log10"))
 
 
-def _rules(rules: Document) -> list[tuple[str, str, str, str]]:
+def _rules(plan: Document) -> list[tuple[str, str, str, str]]:
     """Rows of what other rules would choose, its score, and what they lost in the back-test."""
     return [
         (
             words.RULES.get(str(name), str(name)).capitalize(),
             f"{row.get('problems_per_batch')} × {row.get('rollouts_per_problem')}",
-            score(row.get("score")),
-            score(row.get("lost")),
+            _score(plan, row.get("score")),
+            _score(plan, row.get("lost")),
         )
-        for name, row in rules.items()
+        for name, row in (plan.get("rules") or {}).items()
         if isinstance(row, Mapping)
     ]
+
+
+def _score(plan: Document, value: float | None) -> str:
+    return score(value) if value is None else score_text(plan, value)
 
 
 def _strip(fit: Document | None, row: Document, chosen: float | None) -> Section | None:

@@ -13,12 +13,12 @@ import pytest
 
 from isocompute.allocation import Budget, Rates
 from isocompute.answers import advice_lines, plan_budget, plan_from_source
+from isocompute.answers.cost_words import rate_words
 from isocompute.answers.fit import fit_sweep
 from isocompute.answers.machines import doubt_words
 from isocompute.answers.price import Price, priced, timed, unit_paid_in
 from isocompute.answers.price_error import within
 from isocompute.answers.steps import priced_remedy
-from isocompute.answers.words import rate_words
 from isocompute.cli import main
 from isocompute.design.candidates import Limits, candidates
 from isocompute.design.simulate import Sweep

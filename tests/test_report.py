@@ -278,12 +278,12 @@ def test_at_most_three_things_are_to_be_done_first(tmp_path: Path) -> None:
 def test_a_step_dearer_than_the_run_is_not_asked_for_first(tmp_path: Path) -> None:
     plan = make_plan()
     cost = {"gpu_hours": None, "usd": None, "tokens": None}
-    dear = "Nothing: every check costs more than the run"
+    dear = "Nothing: every check costs more than it can gain"
     for times, says in ((1.0, "Train"), (2.0, dear)):
         step = {"do": "train", "settles": "x", "rollouts": times * plan["rollouts"], "cost": cost}
         text = first_screen(page_of(tmp_path, [("a", make_fit())], plan | {"run_next": [step]}))
         assert f"Checks before you spend {says}" in text
-        assert ("With checks 8M rollouts" in text) is (times == 1.0)
+        assert ("Checks 4M rollouts; nothing is left for the run" in text) is (times == 1.0)
 
 
 def test_where_a_study_rate_or_no_rate_is_known_the_first_screen_says_it(tmp_path: Path) -> None:

@@ -75,7 +75,7 @@ def gain_over_today(q: Question, found: Prescription) -> dict[str, Any] | None:
     """
     if q.current is None:
         return None
-    fit, now = q.fit, _today(q, found.configuration.problems_per_batch)
+    fit, now = q.fit, today(q, found.configuration.problems_per_batch)
     known = fit.tested_n
     n = now.rollouts_per_problem
     apart = min(abs(math.log2(n / other)) for other in known)
@@ -101,7 +101,7 @@ def gain_over_today(q: Question, found: Prescription) -> dict[str, Any] | None:
     }  # fmt: skip
 
 
-def _today(q: Question, b_p: int) -> Configuration:
+def today(q: Question, b_p: int) -> Configuration:
     """Today's (B_p, n)."""
     if not isinstance(q.current, int):
         assert q.current is not None
@@ -316,6 +316,6 @@ def won_by_batch(q: Question, chosen: Configuration) -> list[Notice]:
     if n >= chosen.rollouts_per_problem or score[other] - score[chosen] < AS_GOOD:
         return []
     wide = Configuration(chosen.batch_size // n, n)
-    trains = {wide: min(fit.trained(), rollouts)}
+    trains = {wide: fit.buys(wide, min(q.x, fit.support[1]))}
     return [notice("won_by_batch", n=chosen.rollouts_per_problem, other=n,
                    bp=wide.problems_per_batch, trains=trains)]  # fmt: skip

@@ -74,8 +74,10 @@ def as_logged(d: Mapping[str, Any]) -> Mapping[str, Any]:
     rows = {k: row(d[k], k) for k in ("gain", "half", "tenth", "runner_up", "check", "overtakes",
                                       "rules") if d.get(k)}  # fmt: skip
     alone = {k: d[k] for k in (*_SCORES, *_LOST) if k in d and k != "gain"}
+    steps = [{**one, **{k: moved(one.get(k), 0.0) for k in ("gain", "lost")}}
+             for one in d.get("run_next") or ()]  # fmt: skip
     guesses = [row(one) for one in d.get("neighbours") or ()]
-    return {**d, **row(alone), **rows, "neighbours": guesses}
+    return {**d, **row(alone), **rows, "neighbours": guesses, "run_next": steps}
 
 
 def score_text(d: Mapping[str, Any], value: float, sign: str = "") -> str:

@@ -7,11 +7,14 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from isocompute.answers.logged import score_text
 from isocompute.answers.price import UNITS_PAID
 from isocompute.answers.steps import ALIKE, WIDTH, amounts
 from isocompute.domain.notices import takes
 from isocompute.domain.text import pasted
 
+_SHOWS = 0.05  # of a run: less than that of its steps is not worth a word
+_WHOLE = 0.9  # of a run: what is left of it scores next to nothing
 # Steps that lean on the plan's screen, the line `lr` and the command below them, for those who
 # do not see it.
 _IN_FULL = {
@@ -41,21 +44,32 @@ def step_cost(step: Mapping[str, Any]) -> list[str]:
 
 
 def checks(d: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Steps of a plan that are worth taking first: together they do not cost more than the run."""
+    """Steps of a plan that are worth taking first.
+
+    Each can gain what it costs, where that is known; together they do not cost more than the run.
+    """
     left, worth = 1 + ALIKE, list[Mapping[str, Any]]()
     for step in d["run_next"]:
         paid = step.get("rollouts")
         share = _times(d, step.get("cost") or {}, paid) if paid else 0.0
-        if share <= left:
+        if share <= left and not _in_vain(step, d):
             worth.append(step)
             left -= share
     return worth
 
 
-def with_checks(d: Mapping[str, Any], steps: Sequence[Mapping[str, Any]], most: int = 2) -> str:
-    """What the run of a plan costs together with some steps; "" where none has a price.
+def _in_vain(step: Mapping[str, Any], d: Mapping[str, Any]) -> bool:
+    """Whether a step costs a run that is still to be trained more score than it can gain."""
+    if d.get("trained"):
+        return False
+    gain, lost = step.get("gain"), step.get("lost")
+    return gain is not None and lost is not None and gain < lost
 
-    A run that is trained already costs nothing more.
+
+def with_checks(d: Mapping[str, Any], steps: Sequence[Mapping[str, Any]], most: int = 2) -> str:
+    """What some steps cost, and what they leave of the run of a plan; "" where none has a price.
+
+    A plan spends its budget: what checks take of it the run loses, if it is not trained already.
 
     Args:
         d: a plan as `plan --json` has it.
@@ -65,19 +79,26 @@ def with_checks(d: Mapping[str, Any], steps: Sequence[Mapping[str, Any]], most: 
     paid = [one for one in steps if one.get("rollouts")]
     if not paid:
         return ""
-    bought = [] if d.get("trained") else [d]
-    parts: list[Mapping[str, Any]] = [one.get("cost") or {} for one in (*bought, *paid)]
-    total = _summed(parts)
-    total["at_least"] = _summed([{**part, **(part.get("at_least") or {})} for part in parts])
-    spent = sum(one.get("rollouts") or 0 for one in (*bought, *paid))
+    total = _summed([one.get("cost") or {} for one in paid])
+    spent = sum(one["rollouts"] for one in paid)
     # Of tokens there is no need beside hours and money.
     shown = {**total, "tokens": None} if total["gpu_hours"] is not None else total
     said = ", ".join(amounts(shown)[:most]) or takes(spent)
     # How much a gauge of unknown problems samples is not known.
     open_ = any(one.get("settles") == "difficulty_assumed" and one not in paid for one in steps)
-    times = f"{_times(d, total, spent):.1f}"
-    more = f"; {times} times the run" if bought and times != "1.0" else ""
-    return f"{'at least ' * open_}{said}{more}"
+    share = _times(d, total, spent)
+    left = _two_digits((1 - share) * (d.get("steps") or 0))
+    less = f"; so the run shrinks to {left:,} steps" if left else "; nothing is left for the run"
+    shows = not d.get("trained") and share >= _SHOWS
+    return f"{'at least ' * open_}{said}{less * shows}"
+
+
+def _two_digits(value: float) -> int:
+    """A count rounded down: 4,134 is 4,100."""
+    if value < 1:
+        return 0
+    digit = 10 ** max(math.floor(math.log10(value)) - 1, 0)
+    return int(value / digit) * int(digit)
 
 
 def _summed(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -115,18 +136,21 @@ def step_lines(
         return []
     totals = [with_checks(d, steps[:shown], most) for most in (2, 1)]
     totals.append(totals[-1].partition(";")[0])
-    head, what = ("Nothing is left to train. To learn more", "") if d.get("trained") else (
-        "Before you spend", "run and these: ")  # fmt: skip
-    heads = [f"{head}{f' ({what}{one})' if one else ''}:" for one in totals]
+    head = "Nothing is left to train. To learn more" if d.get("trained") else "Before you spend"
+    heads = [f"{head}{f' ({one})' if one else ''}:" for one in totals]
     return [next((head for head in heads if len(head) <= WIDTH), heads[-1]), *rows]
 
 
 def too_dear_lines(d: Mapping[str, Any], first: Sequence[Mapping[str, Any]]) -> list[str]:
-    """The checks that `checks` leaves out."""
+    """The checks that `checks` leaves out, with what they could gain."""
     left = [step for step in d["run_next"] if step not in first]
     head = ["Left out, too dear beside this run:"] if left else []
     for step in left:
         cost = step_cost(step)[0]
+        if _in_vain(step, d):
+            gain, lost = (score_text(d, step[name]) for name in ("gain", "lost"))
+            whole = _times(d, step["cost"], step["rollouts"]) > _WHOLE
+            cost += f"; may gain {gain}, costs {'most of the run' if whole else lost}"
         head += wrapped(f"  - {step['do']}" + (f"   ({cost})" if cost else ""))
         head += pasted(step["command"], WIDTH, " " * 4, " " * 6) if step["command"] else []
     return head

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from isocompute.allocation import Rates
@@ -44,11 +44,14 @@ _STEPS: Mapping[str, tuple[str, str, str | None]] = {
         "measure the lr", _LR, "try {rates}, {quarter} rollouts each"),
     "difficulty_assumed": (
         "gauge difficulty", "isocompute difficulty problems.jsonl --model MODEL", None),
+    "n_not_told_apart": (
+        "add two seeds{of}", f"{_RUN} grid.seeds={{seeds}}{{only}}",
+        "train two more seeds of n = {contended}"),
     "capped_by_tested_n": ("test n = {to_n}", _TRY_N, _TRAIN),
     "won_by_batch": ("test the batch", f"{_TRY_BP} {_N}{{to_n}}", _TRAIN),
     "n_at_smallest_tested": ("test n = {to_n}", _TRY_N, _TRAIN),
     "seeds_missing": (
-        "add two seeds{of}", f"{_RUN} grid.seeds=3{{only}}",
+        "add two seeds{of}", f"{_RUN} grid.seeds={{seeds}}{{only}}",
         "train two more seeds of n = {contended}"),
     "bp_unstable": ("try a larger B_p", _TRY_BP, _TRAIN),
     "extrapolated": (
@@ -103,12 +106,10 @@ def steps_take(
     out: dict[str, Effort] = {"law_of_another_model": {chosen: SPEND * bought}}
     if settles is not None:
         tried = chosen._replace(rollouts_per_problem=settles)
-        most = min(bought, q.rollouts(tried))
-        out |= {one.code: {tried: min(one.rollouts, most)} for one in fit.notices
-                if one.code == "one_or_two_n" and one.rollouts}  # fmt: skip
+        out["one_or_two_n"] = seeds(fit, [tried], 1, q.x)
     if q.study is None:
         out["anchor_assumed"] = {chosen: 2 * reach / 4}  # half and twice the rate, a quarter as far
-        out["seeds_missing"] = seeds(fit, near, most=bought)
+        out["seeds_missing"] = seeds(fit, near, x=q.x)
         out["extrapolated"] = {c: max(reach - fit.trained(c), 0.0) for c in near}
     else:
         # A command takes an n at every B_p of the study, with every seed.
@@ -121,6 +122,7 @@ def steps_take(
         out |= {"seeds_missing": {c: 2 * fit.trained(c) for c in again}, "extrapolated": on}
         if q.recipe is not None:
             out["anchor_assumed"] = {chosen: len(FACTORS) * repeats * fit.trained()}
+    out["n_not_told_apart"] = out["seeds_missing"]
     if q.problems:
         out["difficulty_assumed"] = {chosen: SAMPLES * float(q.problems)}
     return out
@@ -131,7 +133,8 @@ def run_next(
     spend: float = 0.0, study: str | None = _STUDY, contended: Sequence[int] = (),
     learning_rate: float | None = None,
     price: Price | None = None, instead: Mapping[str, Effort] | None = None,
-    problems: int | None = None, difficulty: str | None = None,
+    problems: int | None = None, difficulty: str | None = None, repeats: int = 1,
+    worth: Callable[[str, Effort], Mapping[str, float | None]] | None = None,
 ) -> list[dict[str, Any]]:  # fmt: skip
     """Steps that settle what limits a plan: {"settles": code, "do", "command", "rollouts", "cost"}.
 
@@ -147,9 +150,15 @@ def run_next(
         price: what rollouts cost.
         instead: what a step trains by code, instead of what the notice says.
         problems, difficulty: where they were said.
+        repeats: seeds of the study.
+        worth: of a code and what its step trains: what that can gain, and what its price loses.
     """
     price, short = price or Price(), min(spend, budget) or budget
     there = {one.code for one in notices}
+    if "n_not_told_apart" in there:  # the same runs settle both
+        there.discard("seeds_missing")
+    if "bp_unstable" in there:
+        there.discard("bp_untested")
     trains = {one.code: dict(one.trains) for one in notices} | dict(instead or {})
     dear = sum(trains.get("extrapolated", {}).values()) > SPEND * spend > 0
     if "law_of_another_model" in there:
@@ -169,7 +178,7 @@ def run_next(
              "budget": compact(budget) if study is None else plain_rate(budget),
              "spend": plain_rate(spend), "quarter": compact(short / 4),
              "rates": _around(learning_rate), "known": _known(price.rates, problems, difficulty),
-             "study": study or _STUDY}  # fmt: skip
+             "study": study or _STUDY, "seeds": repeats + 2}  # fmt: skip
     steps = list[dict[str, Any]]()
     for code in sorted(there.intersection(_STEPS), key=list(_STEPS).index):
         do, command, elsewhere = _STEPS[code]
@@ -182,7 +191,8 @@ def run_next(
         steps.append(
             {"settles": code, "do": singular(do.format(**words)),
              "command": command.format(**words), "rollouts": rollouts,
-             "cost": price.cost(effort) if rollouts else None}
+             "cost": price.cost(effort) if rollouts else None,
+             **(worth(code, effort) if worth else {"gain": None, "lost": None})}
         )  # fmt: skip
     # One n says nothing of another: however far the plan goes, the next n is the first to train.
     first = notices[0].code if notices else ""

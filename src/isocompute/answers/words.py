@@ -14,6 +14,7 @@ from isocompute.answers.logged import as_logged, score_text
 from isocompute.answers.machines import clock_words
 from isocompute.answers.step_lines import checks, step_lines, too_dear_lines, wrapped
 from isocompute.answers.steps import OF_THE_SWEEP, WIDTH, plain_rate
+from isocompute.answers.tied import open_words
 from isocompute.domain import Configuration
 from isocompute.domain.text import compact, singular
 from isocompute.errors import InputError
@@ -22,11 +23,11 @@ from isocompute.trainers import key_lines
 _LABEL = 13  # columns of the names at the left
 _SCREEN = 15  # lines by default
 # Rows that give way until so many steps have room, the first to go first.
-_GIVE_WAY = (("", 2), ("untested n", 2), ("today", 1), ("for less", 1), ("stop if", 1),
-             ("data", 1))  # fmt: skip
+_GIVE_WAY = (("", 2), ("untested n", 2), ("best", 2), ("today", 1), ("for less", 1), ("stop if", 1),
+             ("data", 1), ("as good", 1))  # fmt: skip
 _FOREGROUND = 3  # steps that are named
 NO_GAIN = "none: this is what you run today"
-TOO_DEAR = "nothing: every check costs more than the run"
+TOO_DEAR = "nothing: every check costs more than it can gain"
 
 _RULES = {"model": "this plan", "best_so_far": "best so far", "largest_n": "largest n",
           "next_n": "next n", "paper": "the paper's"}  # fmt: skip
@@ -76,7 +77,9 @@ def _screen(d: Mapping[str, Any], rows: list[str], sure: str, trainer: str | Non
         # A long reason takes the room of steps, but for one.
         lines = [*rows, "", *wrapped(sure, lines=max(2, _SCREEN - 4 - len(rows)))]
         steps = step_lines(first, d, max(_SCREEN - 2 - len(lines), 0))
-        if not first or any(row.startswith(f"  {min(len(first), wanted)}. ") for row in steps):
+        fits = len(lines) + len(steps) < _SCREEN
+        if fits and (not first or any(
+                row.startswith(f"  {min(len(first), wanted)}. ") for row in steps)):
             break
     lines += steps
     if len(lines) < _SCREEN - 1 and any(one["settles"] in OF_THE_SWEEP for one in first):
@@ -108,7 +111,8 @@ def _run(d: Mapping[str, Any]) -> list[str]:
 
 def _rows(d: Mapping[str, Any]) -> list[str]:
     said = _between(d, d["predicted_score"], d["predicted_score_interval"])
-    out = _row("score", said, _whose_score(d))
+    out = [*(_row("n", text) if (text := open_words(d)) else []),
+           *_row("score", said, _whose_score(d))]  # fmt: skip
     gain = d["gain"]
     if gain is not None and is_today(d):
         out += _row("gain", NO_GAIN)
@@ -149,6 +153,8 @@ def _rows(d: Mapping[str, Any]) -> list[str]:
              ([*due, *clock], whose.rpartition(", ")[2]), (due, whose)]  # fmt: skip
     costs = [_row("cost", ", ".join(parts), aside, cut=False) for parts, aside in forms if parts]
     return out + next((cost for cost in costs if len(cost[0]) <= WIDTH), costs[-1])
+
+
 
 
 def _whose_score(d: Mapping[str, Any]) -> str:

@@ -85,7 +85,7 @@ TABLES: Mapping[str, Mapping[str, Template]] = {
             "Each n was tested at one B_p, so n and the batch size cannot be told apart.",
             "Train two of the n at a second B_p{takes}."),
         "n_not_told_apart": _caution(
-            "Several n may be best at {at:k} {unit}: {which}.",
+            "n = {which} are not told apart at {at:k} {unit}: any of them may be best.",
             "Take n = {good}, or train two more seeds of each{takes}."),
         "optimum_at_edge": _caution(
             "The best n at {at:k} {unit} is {n}, the {end} tested: the true best may lie beyond.",

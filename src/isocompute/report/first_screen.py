@@ -15,6 +15,7 @@ from isocompute.answers.logged import as_logged, score_text
 from isocompute.answers.machines import clock_words
 from isocompute.answers.step_lines import checks, in_full, step_cost, with_checks
 from isocompute.answers.steps import amounts, plain_rate
+from isocompute.answers.tied import open_words
 from isocompute.answers.words import (
     NO_GAIN,
     TOO_DEAR,
@@ -108,6 +109,7 @@ def _plan(fit: Document | None, plan: Document) -> Section:
         ("Score", _expected(plan)),
         ("Gain", _gain(plan)),
         ("Today", _today(plan)),
+        ("n", open_words(plan)),
         ("As good", f"n = {', '.join(equals)}" if equals else ""),
         ("Runner-up", "" if equals else runner_up_words(plan)),
         ("Best", lead_words(plan)),
@@ -116,7 +118,7 @@ def _plan(fit: Document | None, plan: Document) -> Section:
         ("Learning rate", _learning_rate(plan)),
         ("Other settings", "keep your own" if recipe_said(plan) else ""),
         ("Cost", _cost(plan.get("cost") or {}, clock_words(plan))),
-        ("Checks" if plan.get("trained") else "With checks", _with_checks(plan)),
+        ("Checks", _with_checks(plan)),
         ("Budget", _beyond(plan)),
         ("Data", passes_words(plan) or words.passes(plan.get("passes_over_data"))),
     ]

@@ -1,0 +1,44 @@
+"""Several n that are not told apart at a budget: which of them to take."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from isocompute.answers.beside import today
+from isocompute.answers.prescribe import Prescription, Question
+from isocompute.answers.steps import ALIKE
+
+
+def not_told_apart(q: Question, found: Prescription) -> dict[str, Any] | None:
+    """Where several n may be best, those, and one to take: today's, else the cheapest.
+
+    Returns:
+        `rollouts_per_problem`, `take`, and `why`: "today", "cheapest", or "any" where they cost
+        alike or nobody knows what they cost. None where they are told apart.
+    """
+    open_ = next((one for one in found.notices if one.code == "n_not_told_apart"), None)
+    if open_ is None:
+        return None
+    chosen, n = found.configuration, sorted({c.rollouts_per_problem for c, _ in open_.trains})
+    now = None if q.current is None else today(q, chosen.problems_per_batch).rollouts_per_problem
+    if now in n:
+        return {"rollouts_per_problem": n, "take": now, "why": "today"}
+    cost = {c: q.cost(c, q.rollouts(c))["gpu_hours"] for c, _ in open_.trains}
+    take, why = chosen.rollouts_per_problem, "any"
+    if None not in cost.values() and min(cost.values()) < (1 - ALIKE) * max(cost.values()):
+        take, why = min(cost, key=lambda c: cost[c]).rollouts_per_problem, "cheapest"
+    return {"rollouts_per_problem": n, "take": take, "why": why}
+
+
+def open_words(d: Mapping[str, Any]) -> str:
+    """That several n may be best, and which of them to take; "" where one is."""
+    if not (found := d.get("not_told_apart")):
+        return ""
+    *most, last = map(str, found["rollouts_per_problem"])
+    said = f"{', '.join(most)} and {last} are not told apart"
+    if found["why"] == "today":
+        return f"{said}: stay at today's n = {found['take']}"
+    if found["why"] == "cheapest":
+        return f"{said}: n = {found['take']} is the cheapest"
+    return f"{said}: the choice among them is free"

@@ -743,7 +743,7 @@ def test_a_score_that_is_not_known_is_no_plan(apart: float, refused: bool) -> No
     # Two draws `apart` from each other: the interval between them.
     plan = plan_budget(planted({(32, 16): (0, 0), (32, 64): (0.05, 0.05 + apart)}), AT)
     assert (plan.allocation is None) == refused
-    reason = "The score of n = 64 at 1M rollouts is not known: 0.45 to 0.70. Take a run of it"
+    reason = "The score of n = 64 at 1M rollouts is not known: 0.45 to 0.70. Train one run of it"
     assert plan.document["verdict"]["reason"].startswith(reason) == refused
     assert codes(plan.document).count("score_unknown") == refused
 
@@ -759,7 +759,7 @@ def test_a_refused_budget_comes_with_one_that_would_do() -> None:
     plan = plan_budget(fit, 8e6)
     assert plan.refusal is not None
     assert plan.refusal.run_next == (
-        "Take a run of it to 2M rollouts first (1M rollouts), or plan for at most 4.7M rollouts "
+        "Train one run of it to 2M rollouts first (1M rollouts), or plan for at most 4.7M rollouts "
         "and go on from there.",
     )
     assert plan_budget(fit, 4e6).allocation is not None
@@ -768,7 +768,7 @@ def test_a_refused_budget_comes_with_one_that_would_do() -> None:
     refused = plan_budget(early, AT).refusal
     assert refused is not None
     assert refused.run_next == (
-        "Take a run of it to 1M rollouts first (1M rollouts), or plan for a smaller budget and go "
+        "Train one run of it to 1M rollouts first (1M rollouts), or plan for a smaller budget and go "
         "on from there.",
     )
 
@@ -830,8 +830,7 @@ def test_n_that_are_not_told_apart_are_said_first_and_which_to_take() -> None:
     assert d["not_told_apart"] == {
         "rollouts_per_problem": [16, 64, 256], "take": 16, "why": "any"}  # fmt: skip
     lines = advice_lines(d)
-    assert lines[1] == (
-        "  n          16, 64 and 256 are not told apart: the choice among them is free")
+    assert lines[1] == "  n          16, 64 and 256 are not told apart: the choice is free"
     assert d["verdict"]["reason"] == text(d, "n_not_told_apart")
     today = plan_budget(fit, AT, current=64).document
     assert advice_lines(today)[1].endswith("are not told apart: stay at today's n = 64")
@@ -845,6 +844,9 @@ def test_n_that_are_not_told_apart_are_said_first_and_which_to_take() -> None:
     assert fast["not_told_apart"]["take"] == 256
     assert advice_lines(fast)[1].endswith(": n = 256 is the cheapest")
     assert plan_budget(planted(), AT).document["not_told_apart"] is None
+    many = {**today["not_told_apart"], "rollouts_per_problem": [2**i for i in range(3, 12)]}
+    assert advice_lines({**today, "not_told_apart": many})[1] == (
+        "  n          9 n from 8 to 2048 are not told apart: stay at today's n = 64")
 
 
 def test_seeds_that_tell_n_apart_come_before_a_run_beyond_their_edge() -> None:

@@ -12,7 +12,19 @@ from isocompute.domain.text import compact
 
 def cost_words(cost: Mapping[str, Any]) -> tuple[list[str], str]:
     """What is spent, tokens last, and where the rate comes from."""
-    return amounts(cost) or ["not known; give --rollouts-per-gpu-hour"], source_words(cost)
+    return paid_words(cost) or ["not known; give --rollouts-per-gpu-hour"], source_words(cost)
+
+
+def paid_words(cost: Mapping[str, Any]) -> list[str]:
+    """Amounts of a cost; "to train" where evaluations and checkpoints come on top of its hours."""
+    return [f"{one} to train" if is_training_alone(cost) and "GPU-hour" in one else one
+            for one in amounts(cost)]  # fmt: skip
+
+
+def is_training_alone(cost: Mapping[str, Any]) -> bool:
+    """Whether hours are those of the updates in the logs."""
+    found = (cost.get("source") or {}).get("rollouts_per_gpu_hour") or {}
+    return found.get("from") == "sweep" and found.get("clocked") is False
 
 
 def other_amounts(cost: Mapping[str, Any], than: Mapping[str, Any]) -> list[str]:

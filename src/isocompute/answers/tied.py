@@ -31,14 +31,18 @@ def not_told_apart(q: Question, found: Prescription) -> dict[str, Any] | None:
     return {"rollouts_per_problem": n, "take": take, "why": why}
 
 
-def open_words(d: Mapping[str, Any]) -> str:
-    """That several n may be best, and which of them to take; "" where one is."""
-    if not (found := d.get("not_told_apart")):
+def open_words(d: Mapping[str, Any], room: int = 67) -> str:
+    """That several n may be best, and which of them to take; "" where one is.
+
+    Of the sweep of another model that is the lesser doubt.
+    """
+    found = d.get("not_told_apart")
+    if not found or any(one["code"] == "law_of_another_model" for one in d["notices"]):
         return ""
-    *most, last = map(str, found["rollouts_per_problem"])
-    said = f"{', '.join(most)} and {last} are not told apart"
-    if found["why"] == "today":
-        return f"{said}: stay at today's n = {found['take']}"
-    if found["why"] == "cheapest":
-        return f"{said}: n = {found['take']} is the cheapest"
-    return f"{said}: the choice among them is free"
+    n = [*map(str, found["rollouts_per_problem"])]
+    take = {"today": f"stay at today's n = {found['take']}",
+            "cheapest": f"n = {found['take']} is the cheapest",
+            "any": "the choice is free"}[found["why"]]  # fmt: skip
+    forms = [f"{which} are not told apart: {take}" for which in (
+        f"{', '.join(n[:-1])} and {n[-1]}", f"{len(n)} n from {n[0]} to {n[-1]}")]  # fmt: skip
+    return next((one for one in forms if len(one) <= room), forms[-1])

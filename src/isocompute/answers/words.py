@@ -9,7 +9,7 @@ from typing import Any
 
 from isocompute.answers.around import known_words
 from isocompute.answers.beside import check_words, lead_words, less_words, passes_words
-from isocompute.answers.cost_words import cost_words, other_amounts
+from isocompute.answers.cost_words import cost_words, is_training_alone, other_amounts
 from isocompute.answers.logged import as_logged, score_text
 from isocompute.answers.machines import clock_words
 from isocompute.answers.step_lines import checks, step_lines, too_dear_lines, wrapped
@@ -264,6 +264,8 @@ def _why(d: Mapping[str, Any]) -> list[str]:
         f"All n were compared from {low} to {high} {law['unit']}.",
     ]
     said.append(_scores_are(d))
+    if is_training_alone(d["cost"]):
+        said.append("The cost is that of training: evaluations and checkpoints come on top.")
     said += [f"Runner-up: {text}."] if (text := runner_up_words(d)) else []
     if d["passes_over_data"] is not None:
         said.append(f"Passes over your problems: {compact(d['passes_over_data'])}.")

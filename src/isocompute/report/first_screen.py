@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from isocompute.answers.around import PUBLISHED_MODEL, known_words
 from isocompute.answers.beside import check_words, lead_words, less_words, passes_words
-from isocompute.answers.cost_words import other_amounts, source_words
+from isocompute.answers.cost_words import other_amounts, paid_words, source_words
 from isocompute.answers.logged import as_logged, score_text
 from isocompute.answers.machines import clock_words
 from isocompute.answers.step_lines import checks, in_full, step_cost, with_checks
-from isocompute.answers.steps import amounts, plain_rate
+from isocompute.answers.steps import plain_rate
 from isocompute.answers.tied import open_words
 from isocompute.answers.words import (
     NO_GAIN,
@@ -311,7 +311,7 @@ def _cost(cost: Document, clock: str) -> str:
     known = {**dict.fromkeys(("gpu_hours", "usd", "tokens")), **cost}
     if known["gpu_hours"] is not None:  # of tokens there is no need beside hours and money
         known["tokens"] = None
-    parts = [*amounts(known), *([clock] if clock else [])]
+    parts = [*paid_words(known), *([clock] if clock else [])]
     # Why it is a range stands among the notes: here it would take a second line.
     whose = source_words(cost, trend=False).replace("your runs' times", "measured")
     said = ", ".join(parts) + (f" ({whose})" if whose else "")

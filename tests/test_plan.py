@@ -768,8 +768,8 @@ def test_a_refused_budget_comes_with_one_that_would_do() -> None:
     refused = plan_budget(early, AT).refusal
     assert refused is not None
     assert refused.run_next == (
-        "Train one run of it to 1M rollouts first (1M rollouts), or plan for a smaller budget and go "
-        "on from there.",
+        "Train one run of it to 1M rollouts first (1M rollouts), or plan for a smaller budget and "
+        "go on from there.",
     )
 
 

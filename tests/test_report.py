@@ -250,7 +250,7 @@ def test_first_screen_is_the_prescription(tmp_path: Path, fit: FixtureFit) -> No
         "256 rollouts per problem (n)",
         "976 steps",
         "4M rollouts in all. A rollout is one sampled answer to a problem.",
-        "The best n is between 200 and 512; of those tested, 256 scores best.",
+        "At this budget the best n is between 200 and 512; of those tested, 256 scores best.",
         "Confidence: caution. Only Bₚ = 16 was tested at n = 256.",
         "Score 0.668 expected (0.655 to 0.681)",
         "Gain +0.018 (+0.006 to +0.031) over today's n = 16",

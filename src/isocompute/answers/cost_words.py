@@ -9,6 +9,8 @@ from isocompute.answers.machines import doubt_words, gpus_words
 from isocompute.answers.steps import ALIKE, amounts
 from isocompute.domain.text import compact
 
+TO_TRAIN = " to train"  # of hours without evaluations and checkpoints
+
 
 def cost_words(cost: Mapping[str, Any]) -> tuple[list[str], str]:
     """What is spent, tokens last, and where the rate comes from."""
@@ -17,7 +19,7 @@ def cost_words(cost: Mapping[str, Any]) -> tuple[list[str], str]:
 
 def paid_words(cost: Mapping[str, Any]) -> list[str]:
     """Amounts of a cost; "to train" where evaluations and checkpoints come on top of its hours."""
-    return [f"{one} to train" if is_training_alone(cost) and "GPU-hour" in one else one
+    return [one + TO_TRAIN if is_training_alone(cost) and "GPU-hour" in one else one
             for one in amounts(cost)]  # fmt: skip
 
 

@@ -9,7 +9,12 @@ from typing import Any
 
 from isocompute.answers.around import known_words
 from isocompute.answers.beside import check_words, lead_words, less_words, passes_words
-from isocompute.answers.cost_words import cost_words, is_training_alone, other_amounts
+from isocompute.answers.cost_words import (
+    TO_TRAIN,
+    cost_words,
+    is_training_alone,
+    other_amounts,
+)
 from isocompute.answers.logged import as_logged, score_text
 from isocompute.answers.machines import clock_words
 from isocompute.answers.step_lines import checks, step_lines, too_dear_lines, wrapped
@@ -149,7 +154,8 @@ def _rows(d: Mapping[str, Any]) -> list[str]:
     spent, whose = cost_words(d["cost"])
     due = [one for one in spent if not one.endswith("tokens")]
     tokens, clock = spent[len(due):], [clock_words(d)] if d.get("wall") else []
-    forms = [([*due, *clock, *tokens], whose), ([*due, *clock], whose),
+    bare = [one.removesuffix(TO_TRAIN) for one in due]  # which --why says, too
+    forms = [([*due, *clock, *tokens], whose), ([*due, *clock], whose), ([*bare, *clock], whose),
              ([*due, *clock], whose.rpartition(", ")[2]), (due, whose)]  # fmt: skip
     costs = [_row("cost", ", ".join(parts), aside, cut=False) for parts, aside in forms if parts]
     return out + next((cost for cost in costs if len(cost[0]) <= WIDTH), costs[-1])

@@ -104,7 +104,8 @@ def answer(
 def _plan(fit: Document | None, plan: Document) -> Section:
     n, as_good = plan.get("rollouts_per_problem"), plan.get("as_good") or []
     equals = [str(m) for m in as_good if m != n]
-    known = "" if plan.get("rollouts_per_problem_interval") is None else f" {best_n_words(plan)}"
+    here = best_n_words(plan).replace("The best n", "At this budget the best n", 1)
+    known = "" if plan.get("rollouts_per_problem_interval") is None else f" {here}"
     facts = [
         ("Score", _expected(plan)),
         ("Gain", _gain(plan)),

@@ -40,7 +40,7 @@ def open_words(d: Mapping[str, Any], room: int = 67) -> str:
     if not found or any(one["code"] == "law_of_another_model" for one in d["notices"]):
         return ""
     n = [*map(str, found["rollouts_per_problem"])]
-    take = {"today": f"stay at today's n = {found['take']}",
+    take = {"today": f"you may stay at n = {found['take']}",
             "cheapest": f"n = {found['take']} is the cheapest",
             "any": "the choice is free"}[found["why"]]  # fmt: skip
     forms = [f"{which} are not told apart: {take}" for which in (

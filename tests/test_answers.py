@@ -385,12 +385,12 @@ def test_what_was_not_tested_is_said(rng) -> None:
     assert fit.trained() == fit.trained(Configuration(32, 8)) == fit.reached() == 1e6
     assert fit.trained(Configuration(32, 8), to=1e5) == 1e5
     early: Any = SimpleNamespace(
-        support=(4e3, 1e5), configurations=fit.configurations, trained=fit.trained
+        support=(4e3, 1e5), configurations=fit.configurations, trained=fit.trained, buys=fit.buys
     )
     both = [Configuration(32, 8), Configuration(32, 2048)]  # the second was never trained
     assert seeds(early, both) == dict.fromkeys(both, 2e5)
     assert seeds(early, both, 1, 6e4) == dict.fromkeys(both, 6e4)
-    short = {n.code: n.rollouts for n in untested(fit_of(rng, runs=1), most=1000.0)}
+    short = {n.code: n.rollouts for n in untested(fit_of(rng, runs=1), 1000.0)}
     assert short["seeds_missing"] in {2000.0, 4000.0, 6000.0}
     assert short["n_confounded_with_batch"] == 2000
     two = fit_of(rng, [(32, 8), (32, 64)])

@@ -260,10 +260,12 @@ def test_runs_that_were_timed_can_be_compared_by_cost() -> None:
     d = document()
     assert not any(line.startswith("By cost") for line in fit_lines(d))
     d["by_gpu_hours"] = {**d["best"][-1], "x": 31.7, "interval": [64, 128]}
-    said = "By cost     32 h: n = 128 (64 to 128): --unit gpu-hours"
+    said = "By cost     32 GPU-hours: n = 128 (64 to 128): --unit gpu-hours"
     assert fit_lines(d)[7:9] == [said, ""]
     d["best"][20]["tested_rollouts_per_problem"] = 32  # the last that was compared
     assert fit_lines(d)[7] == said.replace("):", "), being faster:")
+    d["by_gpu_hours"]["interval"] = [17, 31]  # of the trend: the n that leads is named
+    assert "32 GPU-hours: n = 128, being faster: --unit gpu-hours" in fit_lines(d)[7]
     d = document()
     d["unit"], d["by_gpu_hours"] = "gpu-hours", None
     assert line(d, "Best n").startswith("Best n      100k h: 8 (8 to 128)")

@@ -108,7 +108,7 @@ def test_fields_are_written_as_the_table_says() -> None:
     assert "n = 8, n = 16, n = 32, n = 64, n = 128, n = 256 and 2 more." in found.text
     assert "n = 8, n = 16." in notice("stopped_early", which=["n = 8", "n = 16"]).text
     found = notice("n_not_told_apart", at=2e6, unit="rollouts", which=[8, 16], good="8")
-    assert found.text == "Several n may be best at 2M rollouts: 8, 16."
+    assert found.text == "n = 8, 16 are not told apart at 2M rollouts: any of them may be best."
 
 
 def test_a_remedy_says_what_it_takes_where_that_is_known() -> None:

@@ -12,6 +12,7 @@ from isocompute.answers import plan_budget
 from isocompute.answers.fit import Fit, fit_sweep
 from isocompute.answers.metered import Meter, metered
 from isocompute.answers.price import update_takes
+from isocompute.answers.verdict import seeds
 from isocompute.domain import Configuration, Curve
 from isocompute.errors import InputError
 from isocompute.testing.planted import NOISE, WORLDS
@@ -62,6 +63,24 @@ def test_other_batches_take_what_lies_on_the_line_of_updates() -> None:
     tested = found.rollouts_of(np.array([128.0, 1024.0]), at)
     np.testing.assert_allclose(tested, found.rollouts(at))
     assert update_takes(np.full(3, 8.0), np.array([1.0, 2.0, 9.0]), np.array([8.0]))[0] == 2
+
+
+def test_what_nobody_ran_is_tried_at_the_same_cost() -> None:
+    """Of 8 an hour makes 1,000 rollouts, of 64 four times that: a check of 4 makes fewer."""
+    rows = [curve(8, [0, 1, 10, 100]), curve(64, [0, 0.25, 2.5, 25]), curve(16, [0, 1, 9, 90])]
+    fit = fit_sweep(rows, unit="gpu-hours", draws=10)
+    for c, hours in ((Configuration(16, 8), 20), (Configuration(16, 64), 20)):
+        at = next(row for row in rows if row.configuration == c)
+        made = np.interp(hours, at.gpu_hours_K, at.rollouts_K)
+        assert fit.buys(c, hours) == pytest.approx(made, rel=0.01)
+    few, many = Configuration(16, 4), Configuration(16, 128)
+    assert fit.buys(few, 20) < fit.buys(Configuration(16, 8), 20)
+    end = fit.support[1]
+    for c, rollouts in seeds(fit, [few, many], 1).items():
+        assert rollouts == fit.buys(c, end)  # the longest run makes 100,000
+    assert seeds(fit, [few], 1)[few] < 1e5
+    # In rollouts all go equally far.
+    assert fit.again("rollouts").buys(few, 5e4) == 5e4
 
 
 def test_a_meter_goes_on_as_what_was_logged_grew() -> None:

@@ -17,7 +17,6 @@ from isocompute.answers import fit_sweep, plan_from_source
 from isocompute.cli.fit_short import fit_lines
 from isocompute.errors import InputError
 from isocompute.notebook import Table
-from isocompute.notebook.sweep import _amount
 from isocompute.runner import run_study
 from isocompute.sources import load_curves
 from study_helpers import small_study
@@ -127,10 +126,23 @@ def test_the_best_by_budget(sweep: iso.Sweep) -> None:
     assert sweep.best(np.array([1e6, 2e6]))["rollouts"] == pytest.approx([1e6, 2e6])
 
 
-def test_a_budget_in_hours_is_one_of_a_fit_by_hours() -> None:
-    assert _amount("400gpuh", "gpu-hours") == 400
-    with pytest.raises(InputError, match="a budget must be in gpu-hours"):
-        _amount("5e9tok", "gpu-hours")
+def test_a_budget_in_hours_is_answered_where_every_run_was_timed(sweep: iso.Sweep) -> None:
+    runs = [c.replace(gpu_hours_K=c.rollouts_K / 1000) for c in sweep.fit.curves]
+    timed = iso.Sweep(fit=sweep.fit.again("rollouts", runs), names=sweep.names)
+    (row,) = timed.best("2000gpuh")
+    assert row["gpu-hours"] == 2000
+    assert row["score"] == pytest.approx(sweep.best(2e6)[0]["score"], abs=1e-6)
+    (other,) = timed.best("2e6")
+    assert other["rollouts"] == 2e6
+    with pytest.raises(InputError, match="a budget must be in rollouts, or in what every run"):
+        timed.best("5e9tok")
+    hours = iso.Sweep(fit=timed.fit.again("gpu-hours"), names=sweep.names)
+    assert hours.best("400gpuh")["gpu-hours"] == [400]
+
+
+def test_a_budget_below_a_step_is_refused(sweep: iso.Sweep) -> None:
+    with pytest.raises(InputError, match="a budget must hold a step of the smallest batch"):
+        sweep.best([100, 1e6])
 
 
 def test_a_plan_is_that_of_the_command_line(sweep: iso.Sweep) -> None:

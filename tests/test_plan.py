@@ -24,12 +24,12 @@ from isocompute.answers.beside import lead_words, less_words, overtakes, passes_
 from isocompute.answers.fit import Fit, fit_sweep
 from isocompute.answers.plan import plan_from_source
 from isocompute.answers.prescribe import Question, _edges
-from isocompute.answers.steps import _STEPS, checks, nearest, run_next, with_checks
+from isocompute.answers.step_lines import checks, with_checks
+from isocompute.answers.steps import _STEPS, nearest, run_next
 from isocompute.answers.verdict import trust
 from isocompute.answers.words import best_n_words, n_words
 from isocompute.domain import Configuration, Notice, notice
 from isocompute.domain.notices import NOTICES, takes
-from isocompute.domain.text import compact
 from isocompute.errors import InputError, RefusalError
 from isocompute.recipe import RECORDED, Recipe
 
@@ -268,7 +268,7 @@ def test_the_ends_of_the_n_tested_are_named_where_more_could_be_run() -> None:
     assert {"settles": "capped_by_tested_n", "do": "test n = 256",
             "command": "isocompute run study.yaml grid.rollouts_per_problem=256",
             "rollouts": AT, "cost": {"tokens": None, "gpu_hours": None, "usd": None},
-            } in d["run_next"]  # fmt: skip
+            "gain": 0.0, "lost": d["predicted_score"]} in d["run_next"]  # fmt: skip
     priced = plan_budget(largest, AT, rates=Rates(rollouts_per_gpu_hour=1000.0))
     assert "  1. test n = 256   (1M rollouts, 1,000 GPU-hours)" in said(priced)
     step = next(s for s in priced.document["run_next"] if s["settles"] == "capped_by_tested_n")
@@ -405,6 +405,7 @@ def test_with_one_n_its_neighbours_are_candidates_an_octave_away() -> None:
         "settles": "one_or_two_n", "do": "train n = 64",
         "command": "isocompute run study.yaml grid.rollouts_per_problem=64",
         "rollouts": 1e6, "cost": {"tokens": None, "gpu_hours": None, "usd": None},
+        "gain": None, "lost": None,
     }  # fmt: skip
 
 
@@ -742,7 +743,7 @@ def test_a_score_that_is_not_known_is_no_plan(apart: float, refused: bool) -> No
     # Two draws `apart` from each other: the interval between them.
     plan = plan_budget(planted({(32, 16): (0, 0), (32, 64): (0.05, 0.05 + apart)}), AT)
     assert (plan.allocation is None) == refused
-    reason = "The score of n = 64 at 1M rollouts is not known: 0.45 to 0.70. Take a run of it"
+    reason = "The score of n = 64 at 1M rollouts is not known: 0.45 to 0.70. Train one run of it"
     assert plan.document["verdict"]["reason"].startswith(reason) == refused
     assert codes(plan.document).count("score_unknown") == refused
 
@@ -758,7 +759,7 @@ def test_a_refused_budget_comes_with_one_that_would_do() -> None:
     plan = plan_budget(fit, 8e6)
     assert plan.refusal is not None
     assert plan.refusal.run_next == (
-        "Take a run of it to 2M rollouts first (1M rollouts), or plan for at most 4.7M rollouts "
+        "Train one run of it to 2M rollouts first (1M rollouts), or plan for at most 4.7M rollouts "
         "and go on from there.",
     )
     assert plan_budget(fit, 4e6).allocation is not None
@@ -767,8 +768,8 @@ def test_a_refused_budget_comes_with_one_that_would_do() -> None:
     refused = plan_budget(early, AT).refusal
     assert refused is not None
     assert refused.run_next == (
-        "Take a run of it to 1M rollouts first (1M rollouts), or plan for a smaller budget and go "
-        "on from there.",
+        "Train one run of it to 1M rollouts first (1M rollouts), or plan for a smaller budget and "
+        "go on from there.",
     )
 
 
@@ -778,7 +779,8 @@ def test_which_n_may_be_best_is_said_of_the_budget_of_the_plan() -> None:
     luck = np.eye(3).repeat(20, axis=1) * 0.01
     fit = planted({(32, n): luck[i] for i, n in enumerate((16, 64, 256))}, notices=[of_the_fit])
     d = plan_budget(fit, AT).document
-    assert text(d, "n_not_told_apart") == "Several n may be best at 1M rollouts: 16, 64, 256."
+    assert text(d, "n_not_told_apart") == (
+        "n = 16, 64, 256 are not told apart at 1M rollouts: any of them may be best.")
     assert codes(d).count("n_not_told_apart") == 1
     # The seeds that tell them apart are trained to the plan's budget, and no run beyond its end.
     found = {one["code"]: one["rollouts"] for one in d["notices"]}
@@ -790,6 +792,101 @@ def test_which_n_may_be_best_is_said_of_the_budget_of_the_plan() -> None:
     # Of those that the limits leave, one is open to nobody.
     held = plan_budget(fit, AT, max_batch_size=32 * 16).document
     assert "n_not_told_apart" not in codes(held)
+
+
+def test_what_is_held_against_the_log_is_in_its_units() -> None:
+    """A reward of -1 to 1 that is fitted as 0..1: twice the score, less one."""
+    plain, read = planted(surface=steeper), planted(surface=steeper)
+    key = "val-core/math500/reward/mean@4"
+    fake: Any = read.posterior
+    fake.curves = tuple(c.replace(score_range=(-1.0, 1.0), key=key) for c in fake.curves)
+    d, of = (plan_budget(fit, 10 * AT, current=16).document for fit in (read, plain))
+    assert d["predicted_score"] == of["predicted_score"]  # as ever
+    low, high = d["check"]["interval"]
+    assert d["logged"] == {
+        "key": key, "range": [-1.0, 1.0],
+        "predicted_score": pytest.approx(2 * d["predicted_score"] - 1),
+        "predicted_score_interval": pytest.approx(
+            [2 * end - 1 for end in d["predicted_score_interval"]]),
+        "check_score": pytest.approx(2 * d["check"]["score"] - 1),
+        "check_interval": pytest.approx([2 * low - 1, 2 * high - 1]),
+    }  # fmt: skip
+    rows = {line[2:13].strip(): line for line in advice_lines(d) if line.startswith("  ")}
+    assert f"reward/mean@4 below {2 * low - 1:.3f} at step" in rows["stop if"]
+    assert f"{2 * d['predicted_score'] - 1:.3f} (" in rows["score"]
+    assert f" {2 * d['gain']['score']:+.3f} (" in rows["gain"]  # a difference: no less one
+    assert f"{2 * d['half']['predicted_score'] - 1:.3f}" in rows["for less"]
+    assert any(key in line for line in advice_lines(d, why=True))
+    whole = "\n".join(advice_lines(of, why=True))
+    assert "-1 to 1" not in whole
+    percent = {**d, "logged": {"key": "", "range": [0.0, 100.0]}}
+    assert f"  score      {100 * d['predicted_score']:.1f} (" in "\n".join(advice_lines(percent))
+
+
+def test_n_that_are_not_told_apart_are_said_first_and_which_to_take() -> None:
+    luck = np.eye(3).repeat(20, axis=1) * 0.01
+    fit = planted({(32, n): luck[i] for i, n in enumerate((16, 64, 256))})
+    d = plan_budget(fit, AT).document
+    assert d["not_told_apart"] == {
+        "rollouts_per_problem": [16, 64, 256], "take": 16, "why": "any"}  # fmt: skip
+    lines = advice_lines(d)
+    assert lines[1] == "  n          16, 64 and 256 are not told apart: the choice is free"
+    assert d["verdict"]["reason"] == text(d, "n_not_told_apart")
+    today = plan_budget(fit, AT, current=64).document
+    assert advice_lines(today)[1].endswith("are not told apart: you may stay at n = 64")
+    far = plan_budget(fit, 4 * AT).document  # beyond the data: it is still what decides
+    assert far["verdict"]["reason"].startswith("n = 16, 64, 256 are not told apart")
+    fake: Any = fit.posterior
+    hours = {16: 4e-3, 64: 2e-3, 256: 1e-3}
+    fake.curves = tuple(
+        c.replace(gpu_hours_K=hours[c.rollouts_per_problem] * c.rollouts_K) for c in fake.curves)
+    fast = plan_budget(fit, AT).document
+    assert fast["not_told_apart"]["take"] == 256
+    assert advice_lines(fast)[1].endswith(": n = 256 is the cheapest")
+    assert plan_budget(planted(), AT).document["not_told_apart"] is None
+    many = {**today["not_told_apart"], "rollouts_per_problem": [2**i for i in range(3, 12)]}
+    assert advice_lines({**today, "not_told_apart": many})[1] == (
+        "  n          9 n from 8 to 2048 are not told apart: you may stay at n = 64")
+
+
+def test_seeds_that_tell_n_apart_come_before_a_run_beyond_their_edge() -> None:
+    luck = np.eye(3).repeat(20, axis=1) * 0.01
+    fit = planted({(32, n): luck[i] for i, n in enumerate((16, 64, 256))})
+    for study in ("study.yaml", None):
+        steps = plan_budget(fit, 100 * AT, study=study).document["run_next"]
+        where = [step["settles"] for step in steps]
+        assert where.index("n_not_told_apart") < where.index("n_at_smallest_tested")
+        assert where[0] == "n_not_told_apart"
+    assert steps[0]["do"] == "train two more seeds of n = 16, 64, 256"
+
+
+def test_a_check_is_worth_at_most_what_its_result_may_gain() -> None:
+    """A run of n = 256 against 128, 0.01 an octave in both draws: the draws say so without it."""
+    same = {(32, n): (0.0, 0.0) for n in (16, 32, 64, 128)}
+    fit = planted(same, surface=steep)
+    d = plan_budget(fit, 100 * AT).document
+    (step,) = [one for one in d["run_next"] if one["settles"] == "capped_by_tested_n"]
+    assert step["rollouts"] == AT  # as far as 128 went, not as the plan goes
+    assert step["gain"] == pytest.approx(0.01)
+    assert step["lost"] == pytest.approx(0.1 * math.log10(100 / 99))
+    assert step in checks(d)
+    near = plan_budget(fit, 2 * AT).document
+    (dear,) = [one for one in near["run_next"] if one["settles"] == "capped_by_tested_n"]
+    assert dear["lost"] == pytest.approx(0.1 * math.log10(2))  # half the budget
+    assert dear not in checks(near)
+    assert any("may gain 0.010, costs 0.030" in one for one in advice_lines(near, why=True))
+    # A plan that is trained already is not shortened.
+    assert dear in checks({**near, "trained": {"runs": 1, "step": 1}})
+
+
+def test_checks_are_of_what_the_plan_may_choose() -> None:
+    """Of 512 there would be 15 steps: no seeds of it, whatever led at the end of the sweep."""
+    arms = {(32, n): (0.0, 0.0) for n in (16, 32, 512)}
+    fit = planted(arms, runs=1, notices=[ONE_SEED])
+    d = plan_budget(fit, 15 * 32 * 512, study=None).document
+    seeds = next(one["remedy"] for one in d["notices"] if one["code"] == "seeds_missing")
+    assert seeds.startswith("Train two more seeds of n = 16, 32 (")
+    assert all("512" not in step["do"] for step in d["run_next"])
 
 
 def test_a_plan_and_a_refusal_have_the_same_keys() -> None:
@@ -934,10 +1031,9 @@ def test_steps_dearer_than_the_run_are_not_asked_for_first() -> None:
         priced = {**steps[0], "rollouts": spent, "cost": Rates().cost(spent or 1.0)}
         d = {**plan, "run_next": [priced]}
         lines = advice_lines(d)
-        said = "Before you spend: nothing: every check costs more than the run (--why)."
+        said = "Before you spend: nothing: every check costs more than it can gain (--why)."
         assert (said in lines) is not asked
-        both = takes(plan["rollouts"] + (spent or 0))
-        total = "" if spent is None else f" (run and these: {both}; 2.0 times the run)"
+        total = "" if spent is None else f" ({takes(spent)}; nothing is left for the run)"
         assert (f"Before you spend{total}:" in lines) is asked
         whole = advice_lines(d, why=True)
         assert (f"Before you spend{total}:" in whole) is asked
@@ -990,22 +1086,28 @@ def test_every_step_fits_a_line() -> None:
 
 
 def test_a_plan_says_what_run_and_checks_cost_together() -> None:
-    plan: dict[str, Any] = {"rollouts": 1e6, "cost": {"gpu_hours": 10.0, "usd": 20.0, "tokens": 5}}
+    plan: dict[str, Any] = {"rollouts": 1e6, "steps": 1000,
+                            "cost": {"gpu_hours": 10.0, "usd": 20.0, "tokens": 5}}  # fmt: skip
     step = {"settles": "bp_untested", "rollouts": 5e5,
             "cost": {"gpu_hours": 5.0, "usd": 10.0, "tokens": None}}  # fmt: skip
-    assert with_checks(plan, [step, step]) == "20 GPU-hours, $40; 2.0 times the run"
+    half = "so the run shrinks to 500 steps"
+    assert with_checks(plan, [step, step]) == "10 GPU-hours, $20; nothing is left for the run"
+    assert with_checks(plan, [step]) == f"5 GPU-hours, $10; {half}"
     assert with_checks(plan, []) == with_checks(plan, [{**step, "rollouts": None}]) == ""
     gauge = {"settles": "difficulty_assumed", "rollouts": None, "cost": None}
-    assert with_checks(plan, [step, gauge]) == "at least 15 GPU-hours, $30; 1.5 times the run"
+    assert with_checks(plan, [step, gauge]) == f"at least 5 GPU-hours, $10; {half}"
     unpriced = {"gpu_hours": None, "usd": None, "tokens": None}
-    assert with_checks({**plan, "cost": unpriced}, [step]) == "1.5M rollouts; 1.5 times the run"
+    both = {**plan, "cost": unpriced}, [{**step, "cost": unpriced}]
+    assert with_checks(*both) == f"500k rollouts; {half}"
     # By what is paid: as many hours for fewer rollouts.
-    assert with_checks(plan, [{**step, "rollouts": 1e5}]).endswith("$30; 1.5 times the run")
+    assert with_checks(plan, [{**step, "rollouts": 1e5}]).endswith(half)
+    third = {**step, "cost": {"gpu_hours": 10 / 3, "usd": None, "tokens": None}}
+    assert with_checks(plan, [third]).endswith("so the run shrinks to 660 steps")  # down
     little = {**step, "cost": {"gpu_hours": 0.4, "usd": 0.8, "tokens": None}}
-    assert with_checks(plan, [little]) == "10 GPU-hours, $21"  # no word of what does not show
+    assert with_checks(plan, [little]) == "0.4 GPU-hours, $0.8"  # no word of what does not show
     dear = {"gpu_hours": 12_300.0, "usd": None, "tokens": 1.23e9}
     assert with_checks({**plan, "cost": dear}, [{**step, "cost": dear}, gauge], 1) == (
-        "at least 24.6k GPU-hours; 2.0 times the run")  # fmt: skip
+        "at least 12.3k GPU-hours; nothing is left for the run")  # fmt: skip
     # Of steps that the screen has no room for nothing is counted.
     plan = plan_budget(planted(), AT, rates=Rates(rollouts_per_gpu_hour=1e5)).document
     plan |= {"trained": None}
@@ -1015,12 +1117,13 @@ def test_a_plan_says_what_run_and_checks_cost_together() -> None:
     lines = advice_lines({**plan, "run_next": many})
     shown = sum(line.startswith(("  1. ", "  2. ", "  3. ")) for line in lines)
     assert 0 < shown < 3
-    total = f"{compact(9.99 + shown)} GPU-hours; 1.{shown} times the run"
-    assert f"Before you spend (run and these: {total}):" in lines
+    left = int((10 - shown) / 10 * 976) // 10 * 10
+    unit = "GPU-hour" if shown == 1 else "GPU-hours"
+    assert f"Before you spend ({shown} {unit}; so the run shrinks to {left} steps):" in lines
     wide = {**plan, "cost": {**dear, "source": {}}, "run_next": [
         {**step, "do": "do", "command": "", "cost": dear}, {**gauge, "do": "x", "command": ""}]}
     said = next(line for line in advice_lines(wide) if line.startswith("Before"))
-    assert said.endswith("24.6k GPU-hours; 2.0 times the run):")  # a line holds no tokens beside it
+    assert said.endswith("12.3k GPU-hours; nothing is left for the run):")
     assert len(said) <= 80
 
 
@@ -1118,7 +1221,7 @@ def test_advice_is_the_answer_what_to_do_then_silence() -> None:
     )  # fmt: skip
     assert said(plan) == [
         "Run: 32 problems x 32 rollouts x 976 steps   (999k rollouts)",
-        "  score      0.420 (0.410 to 0.430)   (avg@4)",
+        "  score      0.420 (0.410 to 0.430)   (avg@4, best checkpoint)",
         "  gain       +0.020 (+0.010 to +0.030) over today's n = 128",
         "  as good    n = 64",
         "  trained    3 runs went this far already: use a checkpoint at step 976",

@@ -13,12 +13,12 @@ import pytest
 
 from isocompute.allocation import Budget, Rates
 from isocompute.answers import advice_lines, plan_budget, plan_from_source
+from isocompute.answers.cost_words import paid_words, rate_words
 from isocompute.answers.fit import fit_sweep
 from isocompute.answers.machines import doubt_words
 from isocompute.answers.price import Price, priced, timed, unit_paid_in
 from isocompute.answers.price_error import within
 from isocompute.answers.steps import priced_remedy
-from isocompute.answers.words import rate_words
 from isocompute.cli import main
 from isocompute.design.candidates import Limits, candidates
 from isocompute.design.simulate import Sweep
@@ -378,6 +378,13 @@ def test_a_plan_says_its_price_and_how_far_it_may_be_off() -> None:
     assert d["cost"]["at_least"]["gpu_hours"] == pytest.approx(d["cost"]["gpu_hours"])
     line = next(line for line in advice_lines(d) if line.startswith("  cost"))
     assert line.endswith("(your runs' times, within 13%)")
+    assert " GPU-hours to train " in line  # no evaluations, which the clock of `clocked` runs holds
+    whole = " ".join(advice_lines(d, why=True))
+    assert "The cost is that of training: evaluations and checkpoints come on top." in whole
+    clocked = {"value": 100.0, "from": "sweep", "clocked": True}
+    cost = {"gpu_hours": 7.0, "usd": None, "tokens": None}
+    for source in ({}, {"source": {"rollouts_per_gpu_hour": clocked}}):
+        assert paid_words({**cost, **source}) == ["7 GPU-hours"]
     # Beyond the runs the same cost, but nothing that bounds it.
     later = plan_budget(fit, 2e6).document
     found = later["cost"]["source"]["rollouts_per_gpu_hour"]
@@ -388,11 +395,11 @@ def test_a_plan_says_its_price_and_how_far_it_may_be_off() -> None:
     # Money and tokens leave no room for both: what a price rests on stays.
     dear = d | {"cost": d["cost"] | {"gpu_hours": 1364.0, "usd": 3000.0, "tokens": 48.7e9}}
     line = next(line for line in advice_lines(dear) if line.startswith("  cost"))
-    assert line.endswith("1,364 GPU-hours, $3,000   (your runs' times, within 13%)")
+    assert line.endswith("1,364 GPU-hours to train, $3,000   (your runs' times, within 13%)")
     # With days and GPUs there is no room for whose times they are, but for how far off.
     days = dear | {"wall": {"gpus": 64, "hours": 456.0}}
     line = next(line for line in advice_lines(days) if line.startswith("  cost"))
-    assert line.endswith("1,364 GPU-hours, $3,000, 19 days on 64 GPUs   (within 13%)")
+    assert line.endswith("1,364 GPU-hours to train, $3,000, 19 days on 64 GPUs   (within 13%)")
 
 
 def test_the_rate_of_the_study_file_comes_before_its_runs(tmp_path: Path) -> None:

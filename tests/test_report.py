@@ -250,7 +250,7 @@ def test_first_screen_is_the_prescription(tmp_path: Path, fit: FixtureFit) -> No
         "256 rollouts per problem (n)",
         "976 steps",
         "4M rollouts in all. A rollout is one sampled answer to a problem.",
-        "The best n is between 200 and 512; of those tested, 256 scores best.",
+        "At this budget the best n is between 200 and 512; of those tested, 256 scores best.",
         "Confidence: caution. Only Bₚ = 16 was tested at n = 256.",
         "Score 0.668 expected (0.655 to 0.681)",
         "Gain +0.018 (+0.006 to +0.031) over today's n = 16",
@@ -278,12 +278,12 @@ def test_at_most_three_things_are_to_be_done_first(tmp_path: Path) -> None:
 def test_a_step_dearer_than_the_run_is_not_asked_for_first(tmp_path: Path) -> None:
     plan = make_plan()
     cost = {"gpu_hours": None, "usd": None, "tokens": None}
-    dear = "Nothing: every check costs more than the run"
+    dear = "Nothing: every check costs more than it can gain"
     for times, says in ((1.0, "Train"), (2.0, dear)):
         step = {"do": "train", "settles": "x", "rollouts": times * plan["rollouts"], "cost": cost}
         text = first_screen(page_of(tmp_path, [("a", make_fit())], plan | {"run_next": [step]}))
         assert f"Checks before you spend {says}" in text
-        assert ("With checks 8M rollouts" in text) is (times == 1.0)
+        assert ("Checks 4M rollouts; nothing is left for the run" in text) is (times == 1.0)
 
 
 def test_where_a_study_rate_or_no_rate_is_known_the_first_screen_says_it(tmp_path: Path) -> None:
@@ -642,11 +642,11 @@ def test_the_thumbnail_names_every_n_and_numbers_its_axes(fit: FixtureFit) -> No
 
 
 def test_scores_that_were_read_on_another_scale_say_so(tmp_path: Path, fit: FixtureFit) -> None:
-    assert "are shown as" not in page_of(tmp_path, [("a", fit)], make_plan()).text
+    assert "Figures show scores" not in page_of(tmp_path, [("a", fit)], make_plan()).text
     shown = {**fit.document, "provenance": {"score_range": [0.0, 100.0]}}
     percent_ = FixtureFit(document=shown, curves=fit.curves)
     text = first_screen(page_of(tmp_path, [("a", percent_)], make_plan()))
-    assert "Scores of 0 to 100 are shown as 0 to 1." in text
+    assert "Figures show scores of 0 to 100 as 0 to 1." in text
 
 
 # ---- words -----------------------------------------------------------------------------------

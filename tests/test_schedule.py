@@ -187,7 +187,8 @@ def test_what_is_trained_already_is_no_expense() -> None:
     rows = said(of({**d, "run_next": [step]}))
     assert "Nothing is left to train. To learn more (100 GPU-hours):" in rows
     rows = said(of({**d, "run_next": [step], "trained": None}))
-    assert any(row.startswith("Before you spend (run and these: 6") for row in rows)
+    head = "Before you spend (100 GPU-hours; so the run shrinks to "
+    assert any(row.startswith(head) for row in rows)
 
 
 def test_cautions_are_counted_apart_from_notes() -> None:
@@ -442,7 +443,7 @@ def test_who_wins_is_shown_beside_the_next_best() -> None:
         "problems_per_batch": 32, "rollouts_per_problem": 64, "lost": pytest.approx(0.0015),
         "interval": pytest.approx([-0.017, 0.02], abs=0.004),
     }  # fmt: skip
-    assert "Runner-up: n = 64 scores 0.002 less" in "\n".join(said(of_document(d), why=True))
+    assert "Runner-up: n = 64: -0.002 (-0.0" in "\n".join(said(of_document(d), why=True))
 
 
 def test_a_design_for_other_gpus_is_priced_on_them(

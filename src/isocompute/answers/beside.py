@@ -20,6 +20,7 @@ from isocompute.allocation import Allocation
 from isocompute.answers.backtest import simple_rules
 from isocompute.answers.best import AS_GOOD, choice, interval
 from isocompute.answers.claims import confounded
+from isocompute.answers.logged import score_text
 from isocompute.answers.prescribe import Prescription, Question
 from isocompute.domain import Configuration, Notice, notice
 from isocompute.domain.text import compact, singular, unit_words
@@ -74,7 +75,7 @@ def gain_over_today(q: Question, found: Prescription) -> dict[str, Any] | None:
     """
     if q.current is None:
         return None
-    fit, now = q.fit, _today(q, found.configuration.problems_per_batch)
+    fit, now = q.fit, today(q, found.configuration.problems_per_batch)
     known = fit.tested_n
     n = now.rollouts_per_problem
     apart = min(abs(math.log2(n / other)) for other in known)
@@ -100,7 +101,7 @@ def gain_over_today(q: Question, found: Prescription) -> dict[str, Any] | None:
     }  # fmt: skip
 
 
-def _today(q: Question, b_p: int) -> Configuration:
+def today(q: Question, b_p: int) -> Configuration:
     """Today's (B_p, n)."""
     if not isinstance(q.current, int):
         assert q.current is not None
@@ -143,12 +144,12 @@ def less_words(d: Mapping[str, Any]) -> str:
     if half is None:
         return ""
     n, score = half["rollouts_per_problem"], half["predicted_score"]
-    more = f", a tenth {tenth['predicted_score']:.3f}" if tenth else ""
+    more = f", a tenth {score_text(d, tenth['predicted_score'])}" if tenth else ""
     if half["as_good"]:
-        most = max(half["interval"][1], 0.0)
+        most = score_text(d, max(half["interval"][1], 0.0))
         of = "" if n == d["rollouts_per_problem"] else f" with n = {n}"
-        return f"half does as well: {score:.3f}{of} (at most {most:.3f} less){more}"
-    return f"half the budget: {score:.3f}{more}"
+        return f"half does as well: {score_text(d, score)}{of} (at most {most} less){more}"
+    return f"half the budget: {score_text(d, score)}{more}"
 
 
 def overtakes(q: Question, chosen: Configuration) -> dict[str, Any] | None:
@@ -186,7 +187,7 @@ def lead_words(d: Mapping[str, Any]) -> str:
         other = f"B_p = {found['problems_per_batch']}"
     return (
         f"from {compact(float(first))}{unit} on; at {compact(float(at))} {other} is "
-        f"{found['behind']:.3f} ahead"
+        f"{score_text(d, found['behind'])} ahead"
     )
 
 
@@ -217,12 +218,17 @@ def check_on_the_way(q: Question, chosen: Configuration) -> dict[str, Any] | Non
     return None
 
 
-def check_words(d: Mapping[str, Any]) -> str:
-    """One line of it; nothing where there is none."""
+def check_words(d: Mapping[str, Any], room: int = 67) -> str:
+    """One line of it, with the log's word for the score; nothing where there is none."""
     if not (check := d.get("check")):
         return ""
-    low = check["interval"][0]
-    return f"below {low:.3f} at step {check['step']:,} (expected: {check['score']:.3f}); fit again"
+    low, at = score_text(d, check["interval"][0]), f"at step {check['step']:,}"
+    key = (d.get("logged") or {}).get("key") or ""
+    text = f"below {low} {at} (expected: {score_text(d, check['score'])})"
+    short = "/".join(key.rsplit("/", 2)[-2:])
+    forms = [f"{name} {text}{end}" for name in (key, short) for end in ("; fit again", "")]
+    forms = forms if key else []
+    return next((one for one in forms if len(one) <= room), f"{text}; fit again")
 
 
 def passes_of(q: Question, a: Allocation) -> tuple[dict[str, Any], list[Notice]]:
@@ -310,6 +316,6 @@ def won_by_batch(q: Question, chosen: Configuration) -> list[Notice]:
     if n >= chosen.rollouts_per_problem or score[other] - score[chosen] < AS_GOOD:
         return []
     wide = Configuration(chosen.batch_size // n, n)
-    trains = {wide: min(fit.trained(), rollouts)}
+    trains = {wide: fit.buys(wide, min(q.x, fit.support[1]))}
     return [notice("won_by_batch", n=chosen.rollouts_per_problem, other=n,
                    bp=wide.problems_per_batch, trains=trains)]  # fmt: skip

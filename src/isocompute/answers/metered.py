@@ -93,6 +93,13 @@ class Metered(Posterior):
         """log10 of what was spent at the last evaluation."""
         return self._spent_J(self.data.last_J)
 
+    def buys(self, c: Configuration, x: float) -> float:
+        """Rollouts of a configuration that a budget buys; of an untested one by its batch."""
+        at, same = np.log10([float(x)]), self.configurations
+        if c in same:
+            return float(10 ** self.meter.rollouts(at)[same.index(c), 0])
+        return float(10 ** self.meter.rollouts_of(np.array([float(c.batch_size)]), at)[0, 0])
+
     def _spent_J(self, at_J: FloatArray) -> FloatArray:
         return np.array([self.meter.spent(j, at) for j, at in enumerate(at_J)], dtype=np.float64)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Unpack
 
 from isocompute.allocation import Allocation, Budget, Rates
@@ -23,6 +24,7 @@ from isocompute.answers.beside import (
 from isocompute.answers.best import interval
 from isocompute.answers.fit import Fit, Fix, Select, fit_sweep
 from isocompute.answers.frontier import SAME_END
+from isocompute.answers.logged import in_logs, logged
 from isocompute.answers.machines import on_gpus, scaled_notices, wall_clock
 from isocompute.answers.paper import printed_law
 from isocompute.answers.prescribe import Question, prescribe, smaller_budget
@@ -35,7 +37,9 @@ from isocompute.answers.steps import (
     run_next,
     steps_take,
 )
+from isocompute.answers.tied import not_told_apart
 from isocompute.answers.verdict import by_weight, named, trust, untested, verdict_of
+from isocompute.answers.worth import stakes
 from isocompute.domain import Configuration, Notice, documented, notice
 from isocompute.domain.text import plain, unit_words
 from isocompute.errors import InputError, RefusalError
@@ -52,7 +56,7 @@ if TYPE_CHECKING:
 UNKNOWN = 0.2
 # Of a fit's largest budget; a plan says for its own where the choice is the last n tested, and
 # which n may be best.
-OF_ITS_END = ("optimum_at_edge", "n_not_told_apart")
+OF_ITS_END = ("optimum_at_edge", "n_not_told_apart", "rise_not_claimed")
 _UNKNOWN = (
     "budget_rollouts", "problems_per_batch", "rollouts_per_problem", "steps", "batch_size",
     "half", "tenth", "runner_up", "trained", "overtakes", "check", "rollouts", "chosen_by",
@@ -60,7 +64,7 @@ _UNKNOWN = (
     "expected_regret",
     "predicted_score", "predicted_score_interval", "gain", "learning_rate", "passes_over_data",
     "passes_in_sweep", "wall", "rate_fell",
-    "extrapolation_log10", "printed_law", "refusal",
+    "extrapolation_log10", "printed_law", "refusal", "logged", "not_told_apart",
 )  # fmt: skip
 
 
@@ -251,8 +255,9 @@ def _answer(q: Question) -> Plan:
         swept = {c.problems_per_batch for c in fit.configurations}
         of = chosen.problems_per_batch in swept
         which = named(fit, [chosen]) if of else f"{chosen} (B_p x n)"
-        unknown = notice("score_unknown", which=which, at=q.x,
-                         low=ends[0], high=ends[1], smaller=smaller_budget(q, UNKNOWN),
+        low, high = (in_logs(fit, end) for end in ends)
+        unknown = notice("score_unknown", which=which, at=q.x, low=low, high=high,
+                         smaller=smaller_budget(q, UNKNOWN),
                          **first_to(q, chosen))  # fmt: skip
         return _stopped(q, [unknown])
     recipe, whose, q = trained_with(q, chosen)
@@ -270,13 +275,14 @@ def _answer(q: Question) -> Plan:
     if trend := grown(q.price, chosen, a.rollouts, cost):
         own = [*(one for one in own if one.code != "tokens_measured"), trend]
     own += said
+    # What nobody trained has no run to go on with, nor a first seed; what has no 20 steps, no use.
+    free = {c.rollouts_per_problem for c in fit.configurations if q.blocked(c) is None}
+    contended = [n for n in found.answers["confidence_set"] if n in free]
+    near = nearest(fit, contended or sorted(free) or fit.tested_n, chosen, q.x)
     # What a check of the sweep need not cost, where the plan ends before it.
-    less = {one.code: one for one in untested(fit, bought)}
+    less = {one.code: one for one in untested(fit, q.x, near)}
     of_fit = [less.get(one.code, one) for one in fit.notices if one.code not in OF_ITS_END]
     notices = by_weight([*own, *of_fit], times)
-    contended = [n for n in found.answers["confidence_set"] if n in fit.tested_n]
-    # What nobody trained has no run to go on with, nor a first seed.
-    near = nearest(fit, contended or fit.tested_n, chosen, q.x)
     notices = [priced_remedy(one, q.price) for one in notices]
     known = known_words(whose)
     micro = max((c.micro_batch for c in fit.curves if c.micro_batch), default=None)
@@ -299,6 +305,7 @@ def _answer(q: Question) -> Plan:
         "trained": None if any(one.code == "law_of_another_model" for one in q.notices)
         else went_as_far(q, a),
         "overtakes": overtakes(q, chosen),
+        "not_told_apart": not_told_apart(q, found),
         "check": check,
         "rules": simple_rules_here(q, chosen),
         "learning_rate": recipe.learning_rate_at(a.batch_size),
@@ -319,9 +326,11 @@ def _answer(q: Question) -> Plan:
             contended=[c.rollouts_per_problem for c in near],
             learning_rate=recipe.learning_rate_at(a.batch_size), price=q.price,
             instead=steps_take(q, chosen, found.settles, bought, near), problems=q.problems,
-            difficulty=q.difficulty if q.difficulty_given else None),
+            difficulty=q.difficulty if q.difficulty_given else None,
+            repeats=int(max(fit.posterior.n_runs_J)), worth=partial(stakes, q, found)),
         **documented(notices),
     }  # fmt: skip
+    document["logged"] = logged(fit, document)
     return Plan(allocation=a, document=plain(document))
 
 
@@ -330,6 +339,7 @@ def _frame(of: Mapping[str, Any]) -> dict[str, Any]:
     fit, law = of.get("fit"), {"source": of["source"]}
     if fit is not None:
         law |= {k: getattr(fit, k) for k in ("setting", "metric", "unit", "level", "support")}
+        law["select"] = fit.posterior.select
         law["tested"] = [fit.tested_n[0], fit.tested_n[-1]]
         law["warnings"] = sorted({one.code for one in fit.notices})
         law |= {k: v for k, v in fit.law.items() if k != "at"}

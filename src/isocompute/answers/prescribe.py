@@ -21,6 +21,7 @@ from isocompute.answers import best
 from isocompute.answers.best import FloatArray
 from isocompute.answers.claims import SURE
 from isocompute.answers.fit import Fit
+from isocompute.answers.logged import in_logs
 from isocompute.answers.paper import printed_law
 from isocompute.answers.price import Price, per_rollout
 from isocompute.answers.verdict import ENOUGH_N, open_choice
@@ -115,15 +116,16 @@ def prescribe(q: Question) -> Prescription:
         b_p, notes = fit.stable_problems_per_batch(n, q.x, [which[f] for f in ran])
         at = which.index(Configuration(b_p, n))
     elif not tested[at] and q.batch_size is not None:
-        cost = min(fit.trained(), q.rollouts(which[at]))
+        cost = fit.buys(which[at], min(q.x, fit.support[1]))
         notes = [notice("split_untested", bp=which[at].problems_per_batch, n=n,
                         trains={which[at]: cost})]  # fmt: skip
     limit = blocked[wanted] if n_F[wanted] != n else None
     lost = mean_F[wanted] - mean_F[at]
     if limit is not None and lost > best.AS_GOOD:
+        span = in_logs(fit, 1.0) - in_logs(fit, 0.0)
         size = {"max_batch": q.max_batch_size, "min_steps": q.min_steps, "problems": q.problems}
         about: dict[str, Any] = {"limit": size[limit], "n": n, "wanted": int(n_F[wanted]),
-                 "cost": f"{lost:.3f} lower"}  # fmt: skip
+                 "cost": f"{lost * span:.3f} lower"}  # fmt: skip
         notes.append(notice(f"capped_by_{limit}", **about))
     elif limit is None:
         notes += _edges(q, which[at])
@@ -232,7 +234,6 @@ def _edges(q: Question, chosen: Configuration) -> list[Notice]:
     twice = Configuration(b_p // 2 if fixed else b_p, 2 * n)
     more = n == known[-1] and twice.problems_per_batch and q.blocked(twice) is None
     code = "capped_by_tested_n" if more else "n_at_smallest_tested" if n == known[0] > 2 else ""
-    cost = min(q.fit.trained(), q.rollouts(chosen))  # a check need not go beyond the plan
     other = twice if more else Configuration(2 * b_p if fixed else b_p, n // 2)
     if not code or len(known) < ENOUGH_N:
         return []
@@ -240,7 +241,10 @@ def _edges(q: Question, chosen: Configuration) -> list[Notice]:
     printed = printed_law(q.source.split("[")[0]) if published else None
     if printed is not None and printed.beyond:  # they ran it, and say what it gave
         return []
-    return [notice(code, trains={other: cost}, n=n, other=other.rollouts_per_problem)]
+    # A check goes as far as what it is compared with.
+    end = min(q.x, q.fit.support[1], q.fit.reached(chosen) or q.x)
+    trains = {other: q.fit.buys(other, end)}
+    return [notice(code, trains=trains, n=n, other=other.rollouts_per_problem)]
 
 
 def _nothing_within(q: Question, which: Sequence[Configuration]) -> InputError:

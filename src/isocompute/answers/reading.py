@@ -33,6 +33,7 @@ from isocompute.answers.best import (
 )
 from isocompute.answers.claims import Rise, direction, rise, smallest_stable
 from isocompute.answers.frontier import Frontier, budget_grid, fit_frontier
+from isocompute.answers.metered import Metered
 from isocompute.domain import Configuration, Curve, Notice, notice
 from isocompute.errors import InputError
 from isocompute.intervals import draw_interval
@@ -287,6 +288,12 @@ class Reading:
         )
         return max(ends, default=0.0)
 
+    def buys(self, c: Configuration, x: float) -> float:
+        """Rollouts with which a configuration gets as far as a budget, whether tested or not."""
+        if not isinstance(self.posterior, Metered):
+            return x
+        return self.posterior.buys(c, x)
+
     def reached(self, c: Configuration | None = None) -> float:
         """Largest budget of a run, of a configuration or of all."""
         own = (r for r in self.curves if c in (None, r.configuration))
@@ -369,7 +376,8 @@ class Reading:
         scores = {c: scores[c] for c in (scores if among is None else among)}
         b_p, n = found = smallest_stable(scores, sick, n)
         wished = smallest_stable(scores, {}, n)
-        trains = {Configuration(2 * b_p, n): self.trained(found, x)}
+        tried, known = Configuration(2 * b_p, n), self.reached(found) or x
+        trains = {tried: self.buys(tried, min(x, self.support[1], known))}
         other: dict[str, Any] = {"bp": b_p, "n": n, "other": 2 * b_p, "trains": trains}
         notices = [notice("bp_untested", **other)] * bool((self._bp_n[1] == n).sum() == 1)
         if found in sick:

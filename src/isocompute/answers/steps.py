@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import math
-import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from isocompute.allocation import Rates
@@ -14,7 +12,7 @@ from isocompute.answers.spending import apart
 from isocompute.answers.verdict import at_their_best, nearest_n, seeds
 from isocompute.domain import Configuration, Effort, Notice, notice
 from isocompute.domain.notices import takes
-from isocompute.domain.text import compact, pasted, singular
+from isocompute.domain.text import compact, singular
 from isocompute.lr_sweep import FACTORS, SHARE
 
 if TYPE_CHECKING:
@@ -46,11 +44,14 @@ _STEPS: Mapping[str, tuple[str, str, str | None]] = {
         "measure the lr", _LR, "try {rates}, {quarter} rollouts each"),
     "difficulty_assumed": (
         "gauge difficulty", "isocompute difficulty problems.jsonl --model MODEL", None),
+    "n_not_told_apart": (
+        "add two seeds{of}", f"{_RUN} grid.seeds={{seeds}}{{only}}",
+        "train two more seeds of n = {contended}"),
     "capped_by_tested_n": ("test n = {to_n}", _TRY_N, _TRAIN),
     "won_by_batch": ("test the batch", f"{_TRY_BP} {_N}{{to_n}}", _TRAIN),
     "n_at_smallest_tested": ("test n = {to_n}", _TRY_N, _TRAIN),
     "seeds_missing": (
-        "add two seeds{of}", f"{_RUN} grid.seeds=3{{only}}",
+        "add two seeds{of}", f"{_RUN} grid.seeds={{seeds}}{{only}}",
         "train two more seeds of n = {contended}"),
     "bp_unstable": ("try a larger B_p", _TRY_BP, _TRAIN),
     "extrapolated": (
@@ -58,13 +59,6 @@ _STEPS: Mapping[str, tuple[str, str, str | None]] = {
         "continue n = {contended} to {budget} rollouts{each}"),
     "bp_untested": ("try another B_p", _TRY_BP, _TRAIN),
 }  # fmt: skip
-# Steps that lean on the plan's screen, the line `lr` and the command below them, for those who
-# do not see it.
-_IN_FULL = {
-    "measure the lr": "measure the learning rate",
-    "see if a sweep pays, and which n to take if not":
-        "ask if a sweep of your own pays, and which n to take if not",
-}
 # The steps that are of one's own model and problems, whatever model was swept.
 _OF_ONES_OWN = ("law_of_another_model", "anchor_assumed", "difficulty_assumed")
 # Those that add runs to the sweep.
@@ -112,12 +106,10 @@ def steps_take(
     out: dict[str, Effort] = {"law_of_another_model": {chosen: SPEND * bought}}
     if settles is not None:
         tried = chosen._replace(rollouts_per_problem=settles)
-        most = min(bought, q.rollouts(tried))
-        out |= {one.code: {tried: min(one.rollouts, most)} for one in fit.notices
-                if one.code == "one_or_two_n" and one.rollouts}  # fmt: skip
+        out["one_or_two_n"] = seeds(fit, [tried], 1, q.x)
     if q.study is None:
         out["anchor_assumed"] = {chosen: 2 * reach / 4}  # half and twice the rate, a quarter as far
-        out["seeds_missing"] = seeds(fit, near, most=bought)
+        out["seeds_missing"] = seeds(fit, near, x=q.x)
         out["extrapolated"] = {c: max(reach - fit.trained(c), 0.0) for c in near}
     else:
         # A command takes an n at every B_p of the study, with every seed.
@@ -130,6 +122,7 @@ def steps_take(
         out |= {"seeds_missing": {c: 2 * fit.trained(c) for c in again}, "extrapolated": on}
         if q.recipe is not None:
             out["anchor_assumed"] = {chosen: len(FACTORS) * repeats * fit.trained()}
+    out["n_not_told_apart"] = out["seeds_missing"]
     if q.problems:
         out["difficulty_assumed"] = {chosen: SAMPLES * float(q.problems)}
     return out
@@ -140,7 +133,8 @@ def run_next(
     spend: float = 0.0, study: str | None = _STUDY, contended: Sequence[int] = (),
     learning_rate: float | None = None,
     price: Price | None = None, instead: Mapping[str, Effort] | None = None,
-    problems: int | None = None, difficulty: str | None = None,
+    problems: int | None = None, difficulty: str | None = None, repeats: int = 1,
+    worth: Callable[[str, Effort], Mapping[str, float | None]] | None = None,
 ) -> list[dict[str, Any]]:  # fmt: skip
     """Steps that settle what limits a plan: {"settles": code, "do", "command", "rollouts", "cost"}.
 
@@ -156,9 +150,15 @@ def run_next(
         price: what rollouts cost.
         instead: what a step trains by code, instead of what the notice says.
         problems, difficulty: where they were said.
+        repeats: seeds of the study.
+        worth: of a code and what its step trains: what that can gain, and what its price loses.
     """
     price, short = price or Price(), min(spend, budget) or budget
     there = {one.code for one in notices}
+    if "n_not_told_apart" in there:  # the same runs settle both
+        there.discard("seeds_missing")
+    if "bp_unstable" in there:
+        there.discard("bp_untested")
     trains = {one.code: dict(one.trains) for one in notices} | dict(instead or {})
     dear = sum(trains.get("extrapolated", {}).values()) > SPEND * spend > 0
     if "law_of_another_model" in there:
@@ -178,7 +178,7 @@ def run_next(
              "budget": compact(budget) if study is None else plain_rate(budget),
              "spend": plain_rate(spend), "quarter": compact(short / 4),
              "rates": _around(learning_rate), "known": _known(price.rates, problems, difficulty),
-             "study": study or _STUDY}  # fmt: skip
+             "study": study or _STUDY, "seeds": repeats + 2}  # fmt: skip
     steps = list[dict[str, Any]]()
     for code in sorted(there.intersection(_STEPS), key=list(_STEPS).index):
         do, command, elsewhere = _STEPS[code]
@@ -191,7 +191,8 @@ def run_next(
         steps.append(
             {"settles": code, "do": singular(do.format(**words)),
              "command": command.format(**words), "rollouts": rollouts,
-             "cost": price.cost(effort) if rollouts else None}
+             "cost": price.cost(effort) if rollouts else None,
+             **(worth(code, effort) if worth else {"gain": None, "lost": None})}
         )  # fmt: skip
     # One n says nothing of another: however far the plan goes, the next n is the first to train.
     first = notices[0].code if notices else ""
@@ -200,10 +201,6 @@ def run_next(
     return sorted(steps, key=lambda step: step["settles"] != first)
 
 
-def in_full(step: Mapping[str, Any]) -> str:
-    """What a step says to do, to readers who do not see the plan's screen."""
-    do = str(step.get("do") or "")
-    return _IN_FULL.get(do, do)
 
 
 def _known(rates: Rates, problems: int | None, difficulty: str | None) -> str:
@@ -229,17 +226,6 @@ def priced_remedy(one: Notice, price: Price) -> Notice:
     return one._replace(remedy=one.remedy.replace(f"({takes(one.rollouts)})", f"({spent})"))
 
 
-def step_cost(step: Mapping[str, Any]) -> list[str]:
-    """What a step takes, in words, the longest form first: "8.39M rollouts, $23.1k"."""
-    if not step.get("rollouts"):
-        return ["16 answers a problem" if step.get("settles") == "difficulty_assumed" else ""]
-    paid = amounts(step["cost"])
-    money = [one for one in paid if one.startswith("$")]
-    spent = takes(step["rollouts"])
-    if step.get("settles") == "extrapolated":  # beside the budget to which each is trained
-        spent = f"{spent.removesuffix(' rollouts')} more"
-    forms = [", ".join([spent, *some]) for some in (paid, money or paid[:1])]
-    return [*forms, *(money or paid[:1]), spent]
 
 
 def plain_rate(value: float) -> str:
@@ -278,113 +264,17 @@ def grown(
     return notice("cost_grows", trend=trend.capitalize(), stay=stay, go=go)
 
 
-def with_checks(d: Mapping[str, Any], steps: Sequence[Mapping[str, Any]], most: int = 2) -> str:
-    """What the run of a plan costs together with some steps; "" where none has a price.
-
-    A run that is trained already costs nothing more.
-
-    Args:
-        d: a plan as `plan --json` has it.
-        steps: some of its checks.
-        most: how many units it may be said in.
-    """
-    paid = [one for one in steps if one.get("rollouts")]
-    if not paid:
-        return ""
-    bought = [] if d.get("trained") else [d]
-    parts: list[Mapping[str, Any]] = [one.get("cost") or {} for one in (*bought, *paid)]
-    total = _summed(parts)
-    total["at_least"] = _summed([{**part, **(part.get("at_least") or {})} for part in parts])
-    spent = sum(one.get("rollouts") or 0 for one in (*bought, *paid))
-    # Of tokens there is no need beside hours and money.
-    shown = {**total, "tokens": None} if total["gpu_hours"] is not None else total
-    said = ", ".join(amounts(shown)[:most]) or takes(spent)
-    # How much a gauge of unknown problems samples is not known.
-    open_ = any(one.get("settles") == "difficulty_assumed" and one not in paid for one in steps)
-    times = f"{_times(d, total, spent):.1f}"
-    more = f"; {times} times the run" if bought and times != "1.0" else ""
-    return f"{'at least ' * open_}{said}{more}"
 
 
-def _summed(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    return {
-        name: None if any(part.get(name) is None for part in parts)
-        else math.fsum(part[name] for part in parts)
-        for name in UNITS_PAID
-    }  # fmt: skip
 
 
-def _times(d: Mapping[str, Any], cost: Mapping[str, Any], rollouts: float) -> float:
-    """Some cost over that of the run alone, by what is paid where that is known."""
-    for name in ("gpu_hours", "tokens"):
-        if (paid := cost.get(name)) and (own := d["cost"][name]):
-            return float(paid / own)
-    return rollouts / (d.get("rollouts") or math.inf)
 
 
-def step_lines(
-    steps: Sequence[Mapping[str, Any]], d: Mapping[str, Any], room: float = math.inf
-) -> list[str]:
-    """Steps in so many lines; a command that is too long has one of its own."""
-    wide = max((len(step["do"]) for step in steps if step["command"]), default=0)
-    rows, shown = list[str](), 0
-    for i, step in enumerate(steps, 1):
-        left = room - len(rows)
-        forms = _forms(i, step, wide)
-        if i == 1 and left >= 1:
-            forms.append(forms[-1][:1])  # without its command, which --why has
-        row = next((row for row in forms if len(row) <= left), None)
-        if row is None:
-            break
-        rows, shown = rows + row, i
-    if not rows:
-        return []
-    totals = [with_checks(d, steps[:shown], most) for most in (2, 1)]
-    totals.append(totals[-1].partition(";")[0])
-    head, what = ("Nothing is left to train. To learn more", "") if d.get("trained") else (
-        "Before you spend", "run and these: ")  # fmt: skip
-    heads = [f"{head}{f' ({what}{one})' if one else ''}:" for one in totals]
-    return [next((head for head in heads if len(head) <= WIDTH), heads[-1]), *rows]
 
 
-def too_dear_lines(d: Mapping[str, Any], first: Sequence[Mapping[str, Any]]) -> list[str]:
-    """The checks that `checks` leaves out."""
-    left = [step for step in d["run_next"] if step not in first]
-    head = ["Left out, too dear beside this run:"] if left else []
-    for step in left:
-        cost = step_cost(step)[0]
-        head += wrapped(f"  - {step['do']}" + (f"   ({cost})" if cost else ""))
-        head += pasted(step["command"], WIDTH, " " * 4, " " * 6) if step["command"] else []
-    return head
 
 
-def checks(d: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Steps of a plan that are worth taking first: together they do not cost more than the run."""
-    left, worth = 1 + ALIKE, list[Mapping[str, Any]]()
-    for step in d["run_next"]:
-        paid = step.get("rollouts")
-        share = _times(d, step.get("cost") or {}, paid) if paid else 0.0
-        if share <= left:
-            worth.append(step)
-            left -= share
-    return worth
 
 
-def _forms(i: int, step: Mapping[str, Any], wide: int) -> list[list[str]]:
-    """A step as lines, the best form first: with its cost, in one line, then in two."""
-    costs = [f"   ({cost})" if cost else "" for cost in step_cost(step)]
-    one = f"  {i}. {step['do']:<{wide}}   {step['command']}".rstrip()
-    whole = [[one + cost] for cost in costs]
-    if step["command"]:
-        two = [f"  {i}. {step['do']}{cost}" for cost in costs]
-        whole += [[line, *pasted(step["command"], WIDTH, " " * 5, " " * 7)] for line in two]
-    whole.append([one])
-    # A command is never cut; where it is wider than the screen it has a line of its own.
-    fitting = [rows for rows in whole if len(rows[0]) <= WIDTH]
-    return fitting or [whole[-2] if step["command"] else [one]]
 
 
-def wrapped(text: str, lines: int | None = None) -> list[str]:
-    """A text in lines of the screen, in so many at most."""
-    return textwrap.wrap(text, WIDTH, subsequent_indent="  ", break_on_hyphens=False,
-                         max_lines=lines, placeholder=" ...")  # fmt: skip

@@ -43,8 +43,9 @@ ENOUGH_N = 3  # with fewer n, and with fewer runs of one, what others show says 
 # Of several cautions the one reason that is named: these first, those only where there is none.
 _WEIGHTIEST = {
     "steps_assumed": -2.0,  # of it hangs every number
-    **dict.fromkeys(("one_or_two_n", "law_of_another_model", "extrapolated", "extrapolated_down",
-                    "split_untested"), -1.0),
+    **dict.fromkeys(("one_or_two_n", "law_of_another_model", "split_untested"), -1.9),
+    "n_not_told_apart": -1.75,  # then the answer itself is open
+    **dict.fromkeys(("extrapolated", "extrapolated_down"), -1.0),
 }
 _LIGHTEST = ("bp_untested", "anchor_assumed", "one_rate")
 # So many times beyond the budgets compared, and the share of plans of simulated sweeps whose 95%
@@ -61,7 +62,7 @@ def by_weight(notices: Sequence[Notice], times: float = 1.0) -> list[Notice]:
     """
     weight = {**_WEIGHTIEST, **dict.fromkeys(_LIGHTEST, 1)}
     if times > HELD[-1][0]:
-        weight["extrapolated"] -= 0.5
+        weight["extrapolated"] = -1.95
     return ordered(sorted(notices, key=lambda one: weight.get(one.code, 0)))
 
 
@@ -118,19 +119,23 @@ def at_their_best(fit: Reading, n: Sequence[int], x: float) -> list[Configuratio
 
 
 def seeds(
-    fit: Reading, which: Sequence[Configuration], more: int = 2, most: float = math.inf
+    fit: Reading, which: Sequence[Configuration], more: int = 2, x: float = math.inf
 ) -> Effort:
-    """So many more runs of each configuration, as far as all n were compared.
+    """So many more runs of each configuration, to the budget at which all n were compared.
 
-    What lies beyond tells nothing of one n against another. What nobody trained goes as far as any.
+    What lies beyond tells nothing of one n against another. At equal cost rollouts differ by n.
 
     Args:
         more: runs of each.
-        most: rollouts of a run, where a plan needs no more.
+        x: budget of a plan, which needs no more.
     """
-    end = fit.support[1]
-    tried = {c: c if c in fit.configurations else None for c in which}
-    return {c: more * min(fit.trained(of, end), most) for c, of in tried.items()}
+    end = min(fit.support[1], x)
+    return {c: more * _to(fit, c, end) for c in which}
+
+
+def _to(fit: Reading, c: Configuration, x: float) -> float:
+    """Rollouts of a run that goes to a budget; what ended before it goes as far as it went."""
+    return fit.trained(c, x) if c in fit.configurations else fit.buys(c, x)
 
 
 def named(fit: Reading, which: Sequence[Configuration]) -> str:
@@ -141,14 +146,21 @@ def named(fit: Reading, which: Sequence[Configuration]) -> str:
 
 
 def open_choice(
-    fit: Reading, contended: Sequence[int], good: Sequence[int], n_tested: int, at: float
+    fit: Reading, contended: Sequence[int], good: Sequence[int], n_tested: int, at: float,
 ) -> list[Notice]:
-    """The notice that more than half of the n tested, and not two alone, may be best somewhere."""
+    """The notice that more than half of the n tested, and not two alone, may be best somewhere.
+
+    Args:
+        contended: n that may be best.
+        good: those to take.
+        n_tested: how many there are.
+        at: the budget.
+    """
     several = 2 * len(contended) > n_tested > 1 and not len(contended) == 2 < n_tested
     if not several:
         return []
-    each = 2 * fit.trained() * min(at / fit.reached(), 1.0)
-    trains = dict.fromkeys(at_their_best(fit, contended, at), each)
+    end = min(at, fit.support[1])
+    trains = {c: 2 * fit.buys(c, end) for c in at_their_best(fit, contended, at)}
     either = " or ".join(map(str, good))
     return [notice("n_not_told_apart", trains=trains, which=list(contended), good=either, at=at,
                    unit=fit.unit)]  # fmt: skip
@@ -224,30 +236,33 @@ def _falls(fit: Reading) -> Iterator[Notice]:
         yield notice("falls_after_peak", which=late)
 
 
-def untested(fit: Reading, most: float = math.inf) -> Iterator[Notice]:
+def untested(
+    fit: Reading, x: float = math.inf, near: Sequence[Configuration] = ()
+) -> Iterator[Notice]:
     """Which runs a sweep lacks.
 
     Args:
-        most: rollouts of one of them, where a plan needs no more.
+        x: budget of a plan, which needs no longer ones.
+        near: what may be best there; none: at the largest budget compared.
     """
-    runs_J, n = np.asarray(fit.posterior.n_runs_J), fit.tested_n
+    runs_J, n, of = np.asarray(fit.posterior.n_runs_J), fit.tested_n, near or leaders(fit)
     if len(n) < ENOUGH_N:
         apart = len(n) == 2 and n[1] >= 4 * n[0]
         wanted = 2 ** round(np.log2(n[0] * n[-1]) / 2) if apart else 2 * n[-1]
         other = Configuration(fit.configurations[0].problems_per_batch, int(wanted))
-        yield notice("one_or_two_n", which=n, wanted=wanted, trains=seeds(fit, [other], 1, most))
+        yield notice("one_or_two_n", which=n, wanted=wanted, trains=seeds(fit, [other], 1, x))
     if (runs_J == 1).all():
-        of = leaders(fit)
         yield notice("seeds_missing", what="Every n has", spread="taken from other sweeps",
-                     which=named(fit, of), trains=seeds(fit, of, most=most))  # fmt: skip
+                     which=named(fit, of), trains=seeds(fit, of, x=x))  # fmt: skip
     elif (runs_J < ENOUGH_N).any():
         few = {c: r for c, r in zip(fit.configurations, runs_J, strict=True) if r < ENOUGH_N}
-        trains = {c: seeds(fit, [c], ENOUGH_N - int(r), most)[c] for c, r in few.items()}
+        few = {c: r for c, r in few.items() if c in near} or few
+        trains = {c: seeds(fit, [c], ENOUGH_N - int(r), x)[c] for c, r in few.items()}
         yield notice("few_seeds", which=named(fit, list(few)), trains=trains)
     if confounded(fit.configurations):
-        two = [*leaders(fit)[:2], *fit.configurations][:2]
+        two = [*of[:2], *(c for c in fit.configurations if c not in of)][:2]
         again = [c._replace(problems_per_batch=2 * c.problems_per_batch) for c in two]
-        yield notice("n_confounded_with_batch", trains=seeds(fit, again, 1, most))
+        yield notice("n_confounded_with_batch", trains=seeds(fit, again, 1, x))
 
 
 def _best(fit: Fit) -> Iterator[Notice]:
@@ -279,6 +294,7 @@ def _best(fit: Fit) -> Iterator[Notice]:
 def _runs(fit: Fit) -> Iterator[Notice]:
     """What is the matter with single runs, and what the sweep lacks of them."""
     of, curves, high = fit.posterior, fit.curves, fit.frontier.support[1]
+    high_x = fit.support[1]  # as far as a run that is trained again is compared
     state = dict(zip(fit.configurations, of.state_J, strict=True))
     failed = [c for c in curves if c.failed_rules]
     phi = noise_scale(curves)
@@ -296,13 +312,14 @@ def _runs(fit: Fit) -> Iterator[Notice]:
         return [named(fit, [c]) for c in sorted(set(which))]
 
     if broken := [c for c, s in state.items() if s == "broken"]:
-        again = dict.fromkeys(broken, fit.trained())
+        again = {c: fit.buys(c, high_x) for c in broken}
         yield notice("unhealthy_run", which=names(broken), trains=again)
     if stopped := names(c for c, s in state.items() if s == "stopped"):
         yield notice("stopped_early", which=stopped)
     if failed:
         rules = sorted({c.configuration for c in failed})
-        again = {c: k * fit.trained() for c, k in Counter(c.configuration for c in failed).items()}
+        of_each = Counter(c.configuration for c in failed)
+        again = {c: k * fit.buys(c, high_x) for c, k in of_each.items()}
         listed = [f"{named(fit, [c])} ({fit.unhealthy[c]})" for c in rules]
         advice = OF_RUNS.get(failed[0].failed_rules[0], "Look at their health.")
         yield notice("failed_health", n_failed=len(failed), n_runs=len(curves), which=listed,

@@ -9,18 +9,17 @@ from typing import Any
 
 from isocompute.answers.around import known_words
 from isocompute.answers.beside import check_words, lead_words, less_words, passes_words
-from isocompute.answers.machines import clock_words, doubt_words, gpus_words
-from isocompute.answers.steps import (
-    ALIKE,
-    OF_THE_SWEEP,
-    WIDTH,
-    amounts,
-    checks,
-    plain_rate,
-    step_lines,
-    too_dear_lines,
-    wrapped,
+from isocompute.answers.cost_words import (
+    TO_TRAIN,
+    cost_words,
+    is_training_alone,
+    other_amounts,
 )
+from isocompute.answers.logged import as_logged, score_text
+from isocompute.answers.machines import clock_words
+from isocompute.answers.step_lines import checks, step_lines, too_dear_lines, wrapped
+from isocompute.answers.steps import OF_THE_SWEEP, WIDTH, plain_rate
+from isocompute.answers.tied import open_words
 from isocompute.domain import Configuration
 from isocompute.domain.text import compact, singular
 from isocompute.errors import InputError
@@ -29,11 +28,11 @@ from isocompute.trainers import key_lines
 _LABEL = 13  # columns of the names at the left
 _SCREEN = 15  # lines by default
 # Rows that give way until so many steps have room, the first to go first.
-_GIVE_WAY = (("", 2), ("untested n", 2), ("today", 1), ("for less", 1), ("stop if", 1),
-             ("data", 1))  # fmt: skip
+_GIVE_WAY = (("", 2), ("untested n", 2), ("best", 2), ("today", 1), ("for less", 1), ("stop if", 1),
+             ("data", 1), ("as good", 1))  # fmt: skip
 _FOREGROUND = 3  # steps that are named
 NO_GAIN = "none: this is what you run today"
-TOO_DEAR = "nothing: every check costs more than the run"
+TOO_DEAR = "nothing: every check costs more than it can gain"
 
 _RULES = {"model": "this plan", "best_so_far": "best so far", "largest_n": "largest n",
           "next_n": "next n", "paper": "the paper's"}  # fmt: skip
@@ -53,7 +52,7 @@ def advice_lines(
     Raises:
         InputError: for a trainer that the document does not have.
     """
-    d = document
+    d = as_logged(document)
     if d["refusal"] is not None:
         lines = wrapped("No plan: " + d["refusal"]["reason"])
         for step in [] if quiet else d["refusal"]["run_next"]:
@@ -83,7 +82,9 @@ def _screen(d: Mapping[str, Any], rows: list[str], sure: str, trainer: str | Non
         # A long reason takes the room of steps, but for one.
         lines = [*rows, "", *wrapped(sure, lines=max(2, _SCREEN - 4 - len(rows)))]
         steps = step_lines(first, d, max(_SCREEN - 2 - len(lines), 0))
-        if not first or any(row.startswith(f"  {min(len(first), wanted)}. ") for row in steps):
+        fits = len(lines) + len(steps) < _SCREEN
+        if fits and (not first or any(
+                row.startswith(f"  {min(len(first), wanted)}. ") for row in steps)):
             break
     lines += steps
     if len(lines) < _SCREEN - 1 and any(one["settles"] in OF_THE_SWEEP for one in first):
@@ -114,16 +115,16 @@ def _run(d: Mapping[str, Any]) -> list[str]:
 
 
 def _rows(d: Mapping[str, Any]) -> list[str]:
-    metric = d.get("law", {}).get("metric", "score")
-    said = _between(d["predicted_score"], d["predicted_score_interval"])
-    out = _row("score", said, metric if metric != "score" else "")
+    said = _between(d, d["predicted_score"], d["predicted_score_interval"])
+    out = [*(_row("n", text) if (text := open_words(d)) else []),
+           *_row("score", said, _whose_score(d))]  # fmt: skip
     gain = d["gain"]
     if gain is not None and is_today(d):
         out += _row("gain", NO_GAIN)
     elif gain is not None:
         out += _gain_row(gain, d)
         other = ", ".join(other_amounts(gain["cost"], d["cost"]))
-        now = _between(gain["predicted_score"], gain["predicted_score_interval"])
+        now = _between(d, gain["predicted_score"], gain["predicted_score_interval"])
         out += _row("today", now + (f", {other}" if other else ""))
     for one in d["notices"]:
         if one["code"].startswith(("capped_by_m", "capped_by_pr")):
@@ -137,8 +138,8 @@ def _rows(d: Mapping[str, Any]) -> list[str]:
     ):  # fmt: skip
         out += _row(name, text) if text else []
     if guesses := d["neighbours"][:2]:
-        each = (f"{row['rollouts_per_problem']}: {_between(row['gain'], row['gain_interval'], '+')}"
-                for row in guesses)  # fmt: skip
+        each = (f"{row['rollouts_per_problem']}: "
+                f"{_between(d, row['gain'], row['gain_interval'], '+')}" for row in guesses)
         out += _row("untested n", ", ".join(each))
     known, rate = known_words(d), plain_rate(d["learning_rate"])
     if known is None or "warmup_steps" in known:  # else it is yours to keep, as the rest
@@ -150,18 +151,29 @@ def _rows(d: Mapping[str, Any]) -> list[str]:
         whose = f"of --difficulty {d['difficulty']}"
     if whose or d.get("learning_rate_from") != "runs":  # else it is theirs
         out += _row("recipe", _recipe(d["recipe"]), whose)
-    spent, whose = _cost(d["cost"])
+    spent, whose = cost_words(d["cost"])
     due = [one for one in spent if not one.endswith("tokens")]
     tokens, clock = spent[len(due):], [clock_words(d)] if d.get("wall") else []
-    forms = [([*due, *clock, *tokens], whose), ([*due, *clock], whose),
+    bare = [one.removesuffix(TO_TRAIN) for one in due]  # which --why says, too
+    forms = [([*due, *clock, *tokens], whose), ([*due, *clock], whose), ([*bare, *clock], whose),
              ([*due, *clock], whose.rpartition(", ")[2]), (due, whose)]  # fmt: skip
     costs = [_row("cost", ", ".join(parts), aside, cut=False) for parts, aside in forms if parts]
     return out + next((cost for cost in costs if len(cost[0]) <= WIDTH), costs[-1])
 
 
+
+
+def _whose_score(d: Mapping[str, Any]) -> str:
+    """What a score is: "avg@4, best checkpoint"."""
+    law = d.get("law", {})
+    which = {"best": "best checkpoint", "final": "last checkpoint"}.get(law.get("select", ""))
+    metric = law.get("metric", "score")
+    return ", ".join(part for part in (metric if metric != "score" else "", which) if part)
+
+
 def _gain_row(gain: Mapping[str, Any], d: Mapping[str, Any]) -> list[str]:
     """A gain with what speaks against it, on a line of its own where one does not hold both."""
-    said, doubt = _between(gain["score"], gain["interval"], "+"), doubts(gain)
+    said, doubt = _between(d, gain["score"], gain["interval"], "+"), doubts(gain)
     n = f"n = {gain['rollouts_per_problem']}"
     settings = [f"{n}, B_p = {gain['problems_per_batch']}"]
     if gain["problems_per_batch"] == d["problems_per_batch"]:
@@ -173,10 +185,12 @@ def _gain_row(gain: Mapping[str, Any], d: Mapping[str, Any]) -> list[str]:
     return next((row for row in forms if len(row[0]) <= WIDTH), apart)
 
 
-def _between(value: float, ends: Sequence[float], sign: str = "") -> str:
+def _between(
+    d: Mapping[str, Any], value: float, ends: Sequence[float], sign: str = ""
+) -> str:
     """A score, or a difference of scores, with its interval: "0.090 (0.065 to 0.108)"."""
-    said, low, high = (f"{v:{sign}.3f}" for v in (value, *ends))
-    return f"{said} ({low} to {high})"
+    mean, low, high = (score_text(d, v, sign) for v in (value, *ends))
+    return f"{mean} ({low} to {high})"
 
 
 def doubts(gain: Mapping[str, Any]) -> str:
@@ -198,17 +212,11 @@ def runner_up_words(d: Mapping[str, Any]) -> str:
     """The next best n tested, and what it scores less; "" where there is none."""
     if not (second := d.get("runner_up")):
         return ""
-    lost = _between(second["lost"], second["interval"]).replace(" (", " less (")
-    return f"n = {second['rollouts_per_problem']} scores {lost}"
+    low, high = second["interval"]
+    gain = _between(d, -second["lost"], (-high, -low), "+")
+    return f"n = {second['rollouts_per_problem']}: {gain}"
 
 
-def other_amounts(cost: Mapping[str, Any], than: Mapping[str, Any]) -> list[str]:
-    """What a setting costs where that differs from the plan's by more than the last step."""
-    here, there = cost["gpu_hours"], than["gpu_hours"]
-    if not here or not there:
-        here, there = cost["tokens"], than["tokens"]
-    same = here and there and abs(here / there - 1) < ALIKE
-    return [] if same else amounts(cost)
 
 
 def is_today(d: Mapping[str, Any]) -> bool:
@@ -243,38 +251,10 @@ def _recipe(r: Mapping[str, Any]) -> str:
     return ", ".join([r["objective"].upper(), *(terms or ["no KL", "no entropy bonus"])])
 
 
-def _cost(cost: Mapping[str, Any]) -> tuple[list[str], str]:
-    """What is spent, tokens last, and where the rate comes from."""
-    return amounts(cost) or ["not known; give --rollouts-per-gpu-hour"], source_words(cost)
 
 
-def source_words(cost: Mapping[str, Any], *, trend: bool = True) -> str:
-    """Where a cost comes from, of its hours or its tokens; "" where nothing is to be said.
-
-    Args:
-        cost: of a plan's document.
-        trend: whether to say why it is a range, where it is one.
-    """
-    source = cost.get("source") or {}
-    found = source.get("rollouts_per_gpu_hour") or {}
-    tokens = source.get("tokens_per_rollout") or {}
-    if found.get("trend") or (not found and tokens.get("trend")):
-        return rate_words(found or tokens) if trend else ""
-    return rate_words(found) if found else ""
 
 
-def rate_words(found: Mapping[str, Any]) -> str:
-    """Where rollouts per GPU-hour come from, and how far off they may be."""
-    if found.get("trend"):
-        return f"{found['trend']} in your runs"
-    if found.get("timed_on") is not None:
-        return f"times of {gpus_words(found['timed_on'])}, scaled"
-    if found.get("from") == "sweep" and "off" in found:
-        clock = "runs' clock, evaluations in it" if found.get("clocked") else "runs' times"
-        clock = "carried on" if found.get("beyond") == "runs" else f"your {clock}"
-        return f"{clock}, {doubt_words(found)}"
-    whose = {"study": "your study: ", "sweep": "your runs: "}.get(str(found.get("from")), "")
-    return f"{whose}{compact(found.get('value'))} rollouts per GPU-hour"
 
 
 def _why(d: Mapping[str, Any]) -> list[str]:
@@ -285,21 +265,34 @@ def _why(d: Mapping[str, Any]) -> list[str]:
     of = "it scores best within your limits" if limited else "of those tested it scores best"
     said = [
         f"Why n = {n}: {of}{by}. Expected loss against the true "
-        f"best: {d['expected_regret']:.3f}.",
+        f"best: {score_text(d, d['expected_regret'])}.",
         f"{best_n_words(d)} Still in contention: n = {', '.join(map(str, d['confidence_set']))}.",
         f"All n were compared from {low} to {high} {law['unit']}.",
     ]
+    said.append(_scores_are(d))
+    if is_training_alone(d["cost"]):
+        said.append("The cost is that of training: evaluations and checkpoints come on top.")
     said += [f"Runner-up: {text}."] if (text := runner_up_words(d)) else []
     if d["passes_over_data"] is not None:
         said.append(f"Passes over your problems: {compact(d['passes_over_data'])}.")
     if d["rules"]:
         said.append("What others would choose, and what each lost when tested on this sweep:")
     for name, row in d["rules"].items():
-        lost = "" if row["lost"] is None else f"; the rule lost {row['lost']:.3f}"
+        lost = "" if row["lost"] is None else f"; the rule lost {score_text(d, row['lost'])}"
         pair = Configuration(row["problems_per_batch"], row["rollouts_per_problem"])
-        said.append(f"  {_RULES[name]:<13}{pair}, score {row['score']:.3f}{lost}")
+        said.append(f"  {_RULES[name]:<13}{pair}, score {score_text(d, row['score'])}{lost}")
     said += (d["printed_law"] or {}).get("sentences", ())
     return [line for one in said for line in wrapped(one)]
+
+
+def _scores_are(d: Mapping[str, Any]) -> str:
+    """What a plan's scores mean, and in whose units they are."""
+    final = d["law"].get("select") == "final"
+    which = "of the last checkpoint" if final else "of the best checkpoint so far"
+    log = d.get("logged") or {}
+    key, (low, high) = log.get("key"), log.get("range") or (0, 1)
+    of = f", as {key} is logged ({low:g} to {high:g})" if key or (low, high) != (0, 1) else ""
+    return f"Scores are true ones {which}, without the noise of an evaluation{of}."
 
 
 def _notes(d: Mapping[str, Any]) -> list[str]:

@@ -49,7 +49,11 @@ def fit_lines(document: Row, options: str = "", *, pointers: bool = True) -> lis
     if room and (paid := document.get("by_gpu_hours")):
         n, by_rollouts = (row["tested_rollouts_per_problem"] for row in (paid, best[-1]))
         why = ", being faster" if n > by_rollouts else ""
-        said = f"{_at(paid['x'], 'gpu-hours')}: n = {n_words(paid)}{why}: --unit gpu-hours"
+        words = n_words(paid)
+        # Where the trend has its peak elsewhere the interval would hide which of them leads.
+        words = words if words.startswith(f"{compact(n)}") else compact(n)
+        hours = _at(paid["x"], "gpu-hours").replace(" h", " GPU-hours")
+        said = f"{hours}: n = {words}{why}: --unit gpu-hours"
         answer[-1:] = [*_line("By cost", said, best), ""]
         room -= 1
     return [*answer, *reason, *steps, *(_pointers(document, source, room + 1) if pointers else ())]

@@ -79,6 +79,7 @@ class Curve:
         micro_batch: completions per device and micro-step; None where it is not said.
         rate_left: the learning rate at its end over the largest; None where it is not logged.
         score_range: what its scores could be where they were read, before they became 0..1.
+        key: what the log calls its scores; "" where that is not known.
     """
 
     problems_per_batch: int
@@ -110,6 +111,7 @@ class Curve:
     micro_batch: int | None = None
     rate_left: float | None = None
     score_range: tuple[float, float] = (0.0, 1.0)
+    key: str = ""
 
     @property
     def configuration(self) -> Configuration:

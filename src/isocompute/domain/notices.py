@@ -85,7 +85,7 @@ TABLES: Mapping[str, Mapping[str, Template]] = {
             "Each n was tested at one B_p, so n and the batch size cannot be told apart.",
             "Train two of the n at a second B_p{takes}."),
         "n_not_told_apart": _caution(
-            "Several n may be best at {at:k} {unit}: {which}.",
+            "n = {which} are not told apart at {at:k} {unit}: any of them may be best.",
             "Take n = {good}, or train two more seeds of each{takes}."),
         "optimum_at_edge": _caution(
             "The best n at {at:k} {unit} is {n}, the {end} tested: the true best may lie beyond.",
@@ -150,8 +150,8 @@ TABLES: Mapping[str, Mapping[str, Template]] = {
     "Of a plan": {
         "score_unknown": _stop(
             "The score of {which} at {at:k} {unit} is not known: {low:.2f} to {high:.2f}.",
-            "Take a run of it to {to:k} {unit} first{takes}, or plan for {smaller} and go on from "
-            "there."),
+            "Train one run of it to {to:k} {unit} first{takes}, or plan for {smaller} and go on "
+            "from there."),
         "extrapolated": _caution(
             "All n were compared only up to {edge:k} {unit}. This plan is {times:k} times "
             "that{trust}.",
@@ -234,7 +234,7 @@ TABLES: Mapping[str, Mapping[str, Template]] = {
             "Time ten updates of the plan on {gpus} GPUs, then pass --rollouts-per-gpu-hour."),
         "cost_grows": _note(
             "{trend} in your runs: the plan costs {stay} if they stay so, {go} if that goes on.",
-            "The larger is held by the budget, if it is paid."),
+            "Count on the larger."),
         "tokens_measured": _note(
             "Tokens are counted at {tokens:k} per rollout, as in the sweep.",
             "Pass --tokens-per-rollout if yours differ."),

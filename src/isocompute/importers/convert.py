@@ -376,7 +376,7 @@ def _curve(run: ImportedRun, s: Series, keep: NDArray[np.bool_], label: str) -> 
         tokens_K=tokens if np.isfinite(tokens).all() else None,
         steps_K=steps_K, clocked=told.clocked,
         gpu_hours_K=None if timed is None else gpu_hours(steps_K, timed, told.pace),
-        trials=_trials(run, s),
+        trials=_trials(run, s), key=s.key,
         n_missing=s.n_missing + int((~keep).sum()), recorded=recorded_numbers(told.facts),
         steps_assumed=any(line.endswith(ASSUMED) for line in told.inferred),
         gpus=round(timed / seconds) if timed and seconds else None,

@@ -394,5 +394,5 @@ def series_of(
     return Series(
         metric=metric, problem_set=points.column.problem_set, split=points.column.split,
         step_K=step_K, rollouts_K=rollouts_K, tokens_K=tokens_K, score_K=score_K,
-        n_missing=points.n_missing,
+        n_missing=points.n_missing, key="1 - " * points.column.errors + points.key,
     )

@@ -87,6 +87,7 @@ class Series:
         tokens_K: cumulative generated training tokens; NaN where the log does not say.
         score_K: finite.
         n_missing: points left out because their score was NaN, infinite or null.
+        key: what the log calls it; "" where that is not known.
     """
 
     metric: Metric
@@ -97,6 +98,7 @@ class Series:
     tokens_K: FloatArray = field(repr=False)
     score_K: FloatArray = field(repr=False)
     n_missing: int = 0
+    key: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -115,22 +115,29 @@ class Sweep:
         """The best n at a budget, with its interval, and the tested configuration that leads.
 
         Args:
-            budget: one or several, in the unit of the fit, as numbers or texts ("2e6"); None: all
-                budgets of the document.
+            budget: one or several, as numbers in the unit of the fit, or as texts ("2e6",
+                "400gpuh"); None: all budgets of the document.
+
+        Returns:
+            A row a budget: `best_n` is where the trend over n has its peak, also between the n
+            tested; `rollouts_per_problem` the tested n that scores most, as a plan takes it.
 
         Raises:
-            InputError: a budget in another unit; `plan` converts.
+            InputError: a budget in a unit that not every run counted, or below one step.
         """
+        fit = self.fit
         if budget is None:
-            rows = self.fit.best
+            rows = fit.best
         else:
             single = isinstance(budget, (str, int, float, np.number))
-            asked: Any = [budget] if single else budget
-            rows = [self.fit.best_at(_amount(one, self.fit.unit)) for one in asked]
+            asked: list[Any] = [budget] if single else [*budget]  # type: ignore[misc]
+            unit = _unit_of(asked, fit)
+            fit = fit if unit == fit.unit else fit.again(unit)
+            rows = [fit.best_at(_amount(one, fit)) for one in asked]
         return Table(
             [
                 plain({
-                    self.fit.unit: float(f"{row.x:.12g}"),  # read off log10
+                    fit.unit: float(f"{row.x:.12g}"),  # read off log10
                     "best_n": row.rollouts_per_problem,
                     "best_n_low": row.interval[0],
                     "best_n_high": row.interval[1],
@@ -316,19 +323,38 @@ def fit(
     return Sweep(fit=found, names=names)
 
 
-def _amount(budget: float | str, unit: str) -> float:
+def _unit_of(budgets: Sequence[float | str], fit: Fit) -> str:
+    """The unit that budgets name; that of the fit where they name none that every run counted."""
+    from isocompute.allocation import parse_budget
+    from isocompute.answers.price import counted_in
+
+    named = {parse_budget(one).unit.replace("_", "-") for one in budgets if isinstance(one, str)}
+    if len(named) == len({type(one) is str for one in budgets}) == 1:
+        (unit,) = named
+        if unit in counted_in(fit.curves) and fit.batch_size is None:
+            return unit
+    return fit.unit
+
+
+def _amount(budget: float | str, fit: Fit) -> float:
     """A budget in the unit of a fit."""
     from isocompute.allocation import parse_budget
 
-    if not isinstance(budget, str):
-        return float(budget)
-    asked = parse_budget(budget)
-    if asked.unit.replace("_", "-") != unit:
+    if isinstance(budget, str):
+        asked = parse_budget(budget)
+        if asked.unit.replace("_", "-") != fit.unit:
+            raise InputError(
+                f"a budget must be in {fit.unit}, or in what every run counted, but got "
+                f"{budget!r}; `plan` converts GPU-hours and money."
+            )
+        budget = asked.amount
+    least = min(c.batch_size for c in fit.configurations)
+    if fit.unit == "rollouts" and 0 < budget < least:
         raise InputError(
-            f"a budget must be in {unit}, as the fit is, but got {budget!r}; `plan` converts "
-            "GPU-hours and money."
+            f"a budget must hold a step of the smallest batch ({least:,} rollouts), but got "
+            f"{budget:g}; GPU-hours are written as text: \"{budget:g}gpuh\"."
         )
-    return asked.amount
+    return float(budget)
 
 
 def _in_python(lines: Sequence[str]) -> str:

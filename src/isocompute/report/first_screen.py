@@ -4,31 +4,27 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
 from isocompute.answers.around import PUBLISHED_MODEL, known_words
 from isocompute.answers.beside import check_words, lead_words, less_words, passes_words
+from isocompute.answers.cost_words import other_amounts, paid_words, source_words
+from isocompute.answers.logged import as_logged, score_text
 from isocompute.answers.machines import clock_words
-from isocompute.answers.steps import (
-    amounts,
-    checks,
-    in_full,
-    plain_rate,
-    step_cost,
-    with_checks,
-)
+from isocompute.answers.step_lines import checks, in_full, step_cost, with_checks
+from isocompute.answers.steps import plain_rate
+from isocompute.answers.tied import open_words
 from isocompute.answers.words import (
     NO_GAIN,
     TOO_DEAR,
     best_n_words,
     doubts,
     is_today,
-    other_amounts,
     rate_origin,
     recipe_said,
     runner_up_words,
-    source_words,
     span_words,
     trained_words,
     trend_only,
@@ -65,6 +61,7 @@ def answer(
     document = fit if plan is None else plan
     if document is None:
         return None
+    plan = None if plan is None else as_logged(plan)
     refusal = (plan or {}).get("refusal")
     section: Section = {
         "kind": "reading" if plan is None else "refusal" if refusal else "plan",
@@ -107,11 +104,13 @@ def answer(
 def _plan(fit: Document | None, plan: Document) -> Section:
     n, as_good = plan.get("rollouts_per_problem"), plan.get("as_good") or []
     equals = [str(m) for m in as_good if m != n]
-    known = "" if plan.get("rollouts_per_problem_interval") is None else f" {best_n_words(plan)}"
+    here = best_n_words(plan).replace("The best n", "At this budget the best n", 1)
+    known = "" if plan.get("rollouts_per_problem_interval") is None else f" {here}"
     facts = [
         ("Score", _expected(plan)),
         ("Gain", _gain(plan)),
         ("Today", _today(plan)),
+        ("n", open_words(plan)),
         ("As good", f"n = {', '.join(equals)}" if equals else ""),
         ("Runner-up", "" if equals else runner_up_words(plan)),
         ("Best", lead_words(plan)),
@@ -120,7 +119,7 @@ def _plan(fit: Document | None, plan: Document) -> Section:
         ("Learning rate", _learning_rate(plan)),
         ("Other settings", "keep your own" if recipe_said(plan) else ""),
         ("Cost", _cost(plan.get("cost") or {}, clock_words(plan))),
-        ("Checks" if plan.get("trained") else "With checks", _with_checks(plan)),
+        ("Checks", _with_checks(plan)),
         ("Budget", _beyond(plan)),
         ("Data", passes_words(plan) or words.passes(plan.get("passes_over_data"))),
     ]
@@ -138,7 +137,7 @@ def _plan(fit: Document | None, plan: Document) -> Section:
             for name, settings in with_comments(plan)["trainer"].items()
             if settings
         ],
-        "rules": _rules(plan.get("rules") or {}),
+        "rules": _rules(plan),
     }
 
 
@@ -217,7 +216,8 @@ def _about(fit: Document | None) -> str:
 def _scale(fit: Document) -> str:
     """That scores are shown on another scale than they were read in; "" where they are not."""
     low, high = (fit.get("provenance") or {}).get("score_range") or (0, 1)
-    return "" if (low, high) == (0, 1) else f" Scores of {low:g} to {high:g} are shown as 0 to 1."
+    said = f" Figures show scores of {low:g} to {high:g} as 0 to 1."
+    return "" if (low, high) == (0, 1) else said
 
 
 def _exact(value: int | None) -> str:
@@ -263,7 +263,10 @@ def _expected(plan: Document) -> str:
     value = plan.get("predicted_score")
     if value is None:
         return "not estimated"
-    return f"{score(value)} expected ({interval(plan.get('predicted_score_interval'), score)})"
+    form = partial(score_text, plan)
+    key = (plan.get("logged") or {}).get("key")
+    ends = interval(plan.get("predicted_score_interval"), form)
+    return f"{form(value)} expected ({ends})" + (f", as {key} is logged" if key else "")
 
 
 def _gain(plan: Document) -> str:
@@ -272,14 +275,14 @@ def _gain(plan: Document) -> str:
         return ""
     if is_today(plan):
         return NO_GAIN
-    wide = gain["interval"]
+    wide, form = gain["interval"], partial(score_text, plan, sign="+")
     b_p, n = gain.get("problems_per_batch"), gain.get("rollouts_per_problem")
     by_cost = (plan.get("law") or {}).get("unit") == "gpu-hours"  # then the batch counts
     other = f", Bₚ = {b_p}" if by_cost or b_p != plan.get("problems_per_batch") else ""
     doubt = f" ({said})" if (said := doubts(gain)) else ""
     unit = unit_words((plan.get("law") or {}).get("unit") or "rollouts")
     return (
-        f"{words.signed(gain['score'])} ({words.signed(wide[0])} to {words.signed(wide[1])}) over "
+        f"{form(gain['score'])} ({form(wide[0])} to {form(wide[1])}) over "
         f"today's n\u00a0=\u00a0{n}{other} at equal {unit}{doubt}"
     )
 
@@ -291,7 +294,8 @@ def _today(plan: Document) -> str:
         return ""
     low, high = gain["predicted_score_interval"]
     spent = ", ".join(other_amounts(gain["cost"], plan["cost"])[:2])
-    return f"{score(gain['predicted_score'])} ({score(low)} to {score(high)})" + (
+    form = partial(score_text, plan)
+    return f"{form(gain['predicted_score'])} ({form(low)} to {form(high)})" + (
         f", {spent}" if spent else ""
     )
 
@@ -308,7 +312,7 @@ def _cost(cost: Document, clock: str) -> str:
     known = {**dict.fromkeys(("gpu_hours", "usd", "tokens")), **cost}
     if known["gpu_hours"] is not None:  # of tokens there is no need beside hours and money
         known["tokens"] = None
-    parts = [*amounts(known), *([clock] if clock else [])]
+    parts = [*paid_words(known), *([clock] if clock else [])]
     # Why it is a range stands among the notes: here it would take a second line.
     whose = source_words(cost, trend=False).replace("your runs' times", "measured")
     said = ", ".join(parts) + (f" ({whose})" if whose else "")
@@ -327,18 +331,22 @@ def _beyond(plan: Document) -> str:
     return "" if told else words.extrapolation(plan.get("extrapolation_log10"))
 
 
-def _rules(rules: Document) -> list[tuple[str, str, str, str]]:
+def _rules(plan: Document) -> list[tuple[str, str, str, str]]:
     """Rows of what other rules would choose, its score, and what they lost in the back-test."""
     return [
         (
             words.RULES.get(str(name), str(name)).capitalize(),
             f"{row.get('problems_per_batch')} × {row.get('rollouts_per_problem')}",
-            score(row.get("score")),
-            score(row.get("lost")),
+            _score(plan, row.get("score")),
+            _score(plan, row.get("lost")),
         )
-        for name, row in rules.items()
+        for name, row in (plan.get("rules") or {}).items()
         if isinstance(row, Mapping)
     ]
+
+
+def _score(plan: Document, value: float | None) -> str:
+    return score(value) if value is None else score_text(plan, value)
 
 
 def _strip(fit: Document | None, row: Document, chosen: float | None) -> Section | None:

@@ -168,7 +168,7 @@
     return 2 ** (law.b + law.L / (1 + Math.exp(-law.k * (u - law.x0))));
   }
   const spread = (lo, hi, k) => Array.from({ length: k }, (_, i) => lo * (hi / lo) ** (i / (k - 1)));
-  const unitOf = (doc) => ({ tokens: "generated tokens", rollouts: "training rollouts" }[doc.unit] || "budget");
+  const unitOf = (doc) => ({ tokens: "generated tokens", rollouts: "training rollouts", "gpu-hours": "GPU-hours" }[doc.unit] || "budget");
 
   function curvesFigure(fit, height) {
     const doc = fit.document;
@@ -248,7 +248,7 @@
         { x: inside.map((r) => r.x), y: inside.map((r) => r.value), mode: "lines", hoverinfo: "none", line: { color: look.accent, width: 3 }, meta: { say: say(inside) } }],
     };
   }
-  const unitNames = { rollouts: "training rollouts", tokens: "generated tokens", steps: "update steps" };
+  const unitNames = { rollouts: "training rollouts", tokens: "generated tokens", steps: "update steps", "gpu-hours": "GPU-hours" };
 
   function lawFigure(fit, others, of = "n") {
     const doc = fit.document, law = of === "n" ? doc.law : doc.law_problems_per_batch;

@@ -1,0 +1,67 @@
+"""What a plan costs, in words, and where its rate comes from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from isocompute.answers.machines import doubt_words, gpus_words
+from isocompute.answers.steps import ALIKE, amounts
+from isocompute.domain.text import compact
+
+TO_TRAIN = " to train"  # of hours without evaluations and checkpoints
+
+
+def cost_words(cost: Mapping[str, Any]) -> tuple[list[str], str]:
+    """What is spent, tokens last, and where the rate comes from."""
+    return paid_words(cost) or ["not known; give --rollouts-per-gpu-hour"], source_words(cost)
+
+
+def paid_words(cost: Mapping[str, Any]) -> list[str]:
+    """Amounts of a cost; "to train" where evaluations and checkpoints come on top of its hours."""
+    return [one + TO_TRAIN if is_training_alone(cost) and "GPU-hour" in one else one
+            for one in amounts(cost)]  # fmt: skip
+
+
+def is_training_alone(cost: Mapping[str, Any]) -> bool:
+    """Whether hours are those of the updates in the logs."""
+    found = (cost.get("source") or {}).get("rollouts_per_gpu_hour") or {}
+    return found.get("from") == "sweep" and found.get("clocked") is False
+
+
+def other_amounts(cost: Mapping[str, Any], than: Mapping[str, Any]) -> list[str]:
+    """What a setting costs where that differs from the plan's by more than the last step."""
+    here, there = cost["gpu_hours"], than["gpu_hours"]
+    if not here or not there:
+        here, there = cost["tokens"], than["tokens"]
+    same = here and there and abs(here / there - 1) < ALIKE
+    return [] if same else amounts(cost)
+
+
+def source_words(cost: Mapping[str, Any], *, trend: bool = True) -> str:
+    """Where a cost comes from, of its hours or its tokens; "" where nothing is to be said.
+
+    Args:
+        cost: of a plan's document.
+        trend: whether to say why it is a range, where it is one.
+    """
+    source = cost.get("source") or {}
+    found = source.get("rollouts_per_gpu_hour") or {}
+    tokens = source.get("tokens_per_rollout") or {}
+    if found.get("trend") or (not found and tokens.get("trend")):
+        return rate_words(found or tokens) if trend else ""
+    return rate_words(found) if found else ""
+
+
+def rate_words(found: Mapping[str, Any]) -> str:
+    """Where rollouts per GPU-hour come from, and how far off they may be."""
+    if found.get("trend"):
+        return f"{found['trend']} in your runs"
+    if found.get("timed_on") is not None:
+        return f"times of {gpus_words(found['timed_on'])}, scaled"
+    if found.get("from") == "sweep" and "off" in found:
+        clock = "runs' clock, evaluations in it" if found.get("clocked") else "runs' times"
+        clock = "carried on" if found.get("beyond") == "runs" else f"your {clock}"
+        return f"{clock}, {doubt_words(found)}"
+    whose = {"study": "your study: ", "sweep": "your runs: "}.get(str(found.get("from")), "")
+    return f"{whose}{compact(found.get('value'))} rollouts per GPU-hour"

@@ -1,0 +1,176 @@
+"""The steps before a plan as lines, with what they cost and what they leave of the run."""
+
+from __future__ import annotations
+
+import math
+import textwrap
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from isocompute.answers.logged import score_text
+from isocompute.answers.price import UNITS_PAID
+from isocompute.answers.steps import ALIKE, WIDTH, amounts
+from isocompute.domain.notices import takes
+from isocompute.domain.text import pasted
+
+_SHOWS = 0.05  # of a run: less than that of its steps is not worth a word
+_WHOLE = 0.9  # of a run: what is left of it scores next to nothing
+# Steps that lean on the plan's screen, the line `lr` and the command below them, for those who
+# do not see it.
+_IN_FULL = {
+    "measure the lr": "measure the learning rate",
+    "see if a sweep pays, and which n to take if not":
+        "ask if a sweep of your own pays, and which n to take if not",
+}
+
+
+def in_full(step: Mapping[str, Any]) -> str:
+    """What a step says to do, to readers who do not see the plan's screen."""
+    do = str(step.get("do") or "")
+    return _IN_FULL.get(do, do)
+
+
+def step_cost(step: Mapping[str, Any]) -> list[str]:
+    """What a step takes, in words, the longest form first: "8.39M rollouts, $23.1k"."""
+    if not step.get("rollouts"):
+        return ["16 answers a problem" if step.get("settles") == "difficulty_assumed" else ""]
+    paid = amounts(step["cost"])
+    money = [one for one in paid if one.startswith("$")]
+    spent = takes(step["rollouts"])
+    if step.get("settles") == "extrapolated":  # beside the budget to which each is trained
+        spent = f"{spent.removesuffix(' rollouts')} more"
+    forms = [", ".join([spent, *some]) for some in (paid, money or paid[:1])]
+    return [*forms, *(money or paid[:1]), spent]
+
+
+def checks(d: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Steps of a plan that are worth taking first.
+
+    Each can gain what it costs, where that is known; together they do not cost more than the run.
+    """
+    left, worth = 1 + ALIKE, list[Mapping[str, Any]]()
+    for step in d["run_next"]:
+        paid = step.get("rollouts")
+        share = _times(d, step.get("cost") or {}, paid) if paid else 0.0
+        if share <= left and not _in_vain(step, d):
+            worth.append(step)
+            left -= share
+    return worth
+
+
+def _in_vain(step: Mapping[str, Any], d: Mapping[str, Any]) -> bool:
+    """Whether a step costs a run that is still to be trained more score than it can gain."""
+    if d.get("trained"):
+        return False
+    gain, lost = step.get("gain"), step.get("lost")
+    return gain is not None and lost is not None and gain < lost
+
+
+def with_checks(d: Mapping[str, Any], steps: Sequence[Mapping[str, Any]], most: int = 2) -> str:
+    """What some steps cost, and what they leave of the run of a plan; "" where none has a price.
+
+    A plan spends its budget: what checks take of it the run loses, if it is not trained already.
+
+    Args:
+        d: a plan as `plan --json` has it.
+        steps: some of its checks.
+        most: how many units it may be said in.
+    """
+    paid = [one for one in steps if one.get("rollouts")]
+    if not paid:
+        return ""
+    total = _summed([one.get("cost") or {} for one in paid])
+    spent = sum(one["rollouts"] for one in paid)
+    # Of tokens there is no need beside hours and money.
+    shown = {**total, "tokens": None} if total["gpu_hours"] is not None else total
+    said = ", ".join(amounts(shown)[:most]) or takes(spent)
+    # How much a gauge of unknown problems samples is not known.
+    open_ = any(one.get("settles") == "difficulty_assumed" and one not in paid for one in steps)
+    share = _times(d, total, spent)
+    left = _two_digits((1 - share) * (d.get("steps") or 0))
+    less = f"; so the run shrinks to {left:,} steps" if left else "; nothing is left for the run"
+    shows = not d.get("trained") and share >= _SHOWS
+    return f"{'at least ' * open_}{said}{less * shows}"
+
+
+def _two_digits(value: float) -> int:
+    """A count rounded down: 4,134 is 4,100."""
+    if value < 1:
+        return 0
+    digit = 10 ** max(math.floor(math.log10(value)) - 1, 0)
+    return int(value / digit) * int(digit)
+
+
+def _summed(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    return {
+        name: None if any(part.get(name) is None for part in parts)
+        else math.fsum(part[name] for part in parts)
+        for name in UNITS_PAID
+    }  # fmt: skip
+
+
+def _times(d: Mapping[str, Any], cost: Mapping[str, Any], rollouts: float) -> float:
+    """Some cost over that of the run alone, by what is paid where that is known."""
+    for name in ("gpu_hours", "tokens"):
+        if (paid := cost.get(name)) and (own := d["cost"][name]):
+            return float(paid / own)
+    return rollouts / (d.get("rollouts") or math.inf)
+
+
+def step_lines(
+    steps: Sequence[Mapping[str, Any]], d: Mapping[str, Any], room: float = math.inf
+) -> list[str]:
+    """Steps in so many lines; a command that is too long has one of its own."""
+    wide = max((len(step["do"]) for step in steps if step["command"]), default=0)
+    rows, shown = list[str](), 0
+    for i, step in enumerate(steps, 1):
+        left = room - len(rows)
+        forms = _forms(i, step, wide)
+        if i == 1 and left >= 1:
+            forms.append(forms[-1][:1])  # without its command, which --why has
+        row = next((row for row in forms if len(row) <= left), None)
+        if row is None:
+            break
+        rows, shown = rows + row, i
+    if not rows:
+        return []
+    totals = [with_checks(d, steps[:shown], most) for most in (2, 1)]
+    totals.append(totals[-1].partition(";")[0])
+    head = "Nothing is left to train. To learn more" if d.get("trained") else "Before you spend"
+    heads = [f"{head}{f' ({one})' if one else ''}:" for one in totals]
+    return [next((head for head in heads if len(head) <= WIDTH), heads[-1]), *rows]
+
+
+def too_dear_lines(d: Mapping[str, Any], first: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The checks that `checks` leaves out, with what they could gain."""
+    left = [step for step in d["run_next"] if step not in first]
+    head = ["Left out, too dear beside this run:"] if left else []
+    for step in left:
+        cost = step_cost(step)[0]
+        if _in_vain(step, d):
+            gain, lost = (score_text(d, step[name]) for name in ("gain", "lost"))
+            whole = _times(d, step["cost"], step["rollouts"]) > _WHOLE
+            cost += f"; may gain {gain}, costs {'most of the run' if whole else lost}"
+        head += wrapped(f"  - {step['do']}" + (f"   ({cost})" if cost else ""))
+        head += pasted(step["command"], WIDTH, " " * 4, " " * 6) if step["command"] else []
+    return head
+
+
+def _forms(i: int, step: Mapping[str, Any], wide: int) -> list[list[str]]:
+    """A step as lines, the best form first: with its cost, in one line, then in two."""
+    costs = [f"   ({cost})" if cost else "" for cost in step_cost(step)]
+    one = f"  {i}. {step['do']:<{wide}}   {step['command']}".rstrip()
+    whole = [[one + cost] for cost in costs]
+    if step["command"]:
+        two = [f"  {i}. {step['do']}{cost}" for cost in costs]
+        whole += [[line, *pasted(step["command"], WIDTH, " " * 5, " " * 7)] for line in two]
+    whole.append([one])
+    # A command is never cut; where it is wider than the screen it has a line of its own.
+    fitting = [rows for rows in whole if len(rows[0]) <= WIDTH]
+    return fitting or [whole[-2] if step["command"] else [one]]
+
+
+def wrapped(text: str, lines: int | None = None) -> list[str]:
+    """A text in lines of the screen, in so many at most."""
+    return textwrap.wrap(text, WIDTH, subsequent_indent="  ", break_on_hyphens=False,
+                         max_lines=lines, placeholder=" ...")  # fmt: skip

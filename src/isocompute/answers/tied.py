@@ -1,0 +1,48 @@
+"""Several n that are not told apart at a budget: which of them to take."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from isocompute.answers.beside import today
+from isocompute.answers.prescribe import Prescription, Question
+from isocompute.answers.steps import ALIKE
+
+
+def not_told_apart(q: Question, found: Prescription) -> dict[str, Any] | None:
+    """Where several n may be best, those, and one to take: today's, else the cheapest.
+
+    Returns:
+        `rollouts_per_problem`, `take`, and `why`: "today", "cheapest", or "any" where they cost
+        alike or nobody knows what they cost. None where they are told apart.
+    """
+    open_ = next((one for one in found.notices if one.code == "n_not_told_apart"), None)
+    if open_ is None:
+        return None
+    chosen, n = found.configuration, sorted({c.rollouts_per_problem for c, _ in open_.trains})
+    now = None if q.current is None else today(q, chosen.problems_per_batch).rollouts_per_problem
+    if now in n:
+        return {"rollouts_per_problem": n, "take": now, "why": "today"}
+    cost = {c: q.cost(c, q.rollouts(c))["gpu_hours"] for c, _ in open_.trains}
+    take, why = chosen.rollouts_per_problem, "any"
+    if None not in cost.values() and min(cost.values()) < (1 - ALIKE) * max(cost.values()):
+        take, why = min(cost, key=lambda c: cost[c]).rollouts_per_problem, "cheapest"
+    return {"rollouts_per_problem": n, "take": take, "why": why}
+
+
+def open_words(d: Mapping[str, Any], room: int = 67) -> str:
+    """That several n may be best, and which of them to take; "" where one is.
+
+    Of the sweep of another model that is the lesser doubt.
+    """
+    found = d.get("not_told_apart")
+    if not found or any(one["code"] == "law_of_another_model" for one in d["notices"]):
+        return ""
+    n = [*map(str, found["rollouts_per_problem"])]
+    take = {"today": f"you may stay at n = {found['take']}",
+            "cheapest": f"n = {found['take']} is the cheapest",
+            "any": "the choice is free"}[found["why"]]  # fmt: skip
+    forms = [f"{which} are not told apart: {take}" for which in (
+        f"{', '.join(n[:-1])} and {n[-1]}", f"{len(n)} n from {n[0]} to {n[-1]}")]  # fmt: skip
+    return next((one for one in forms if len(one) <= room), forms[-1])

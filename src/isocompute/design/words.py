@@ -320,8 +320,8 @@ def _worth(d: Row) -> str:
         took = _drawn(d, {**sweep, "hours": None}).replace(" of the budget", "")
         other = f"with a sweep of n = {listed} ({took}), {_too_little(d)}"
         if across is not None:
-            return (f"{_across(across)}. Here a sweep of n = {listed} ({took}) does not pay: it "
-                    f"{_too_little(d).removeprefix('which ')}")  # fmt: skip
+            why = _too_little(d).replace("which", "it", 1).replace("whose", "its", 1)
+            return f"{_across(across)}. Here a sweep of n = {listed} ({took}) does not pay: {why}"
         return f"score lost to the best n: {_loss(none)}; {other}, {_loss(after)}"
     if across is not None:
         return (f"{_across(across)}. If yours is like the prior's, this sweep saves "
@@ -354,7 +354,7 @@ def _too_little(d: Row) -> str:
         return f"which cannot reach n = {n}"
     if n not in sweep["rollouts_per_problem"]:
         return f"which does not try n = {n}"
-    return "which has too short runs"
+    return "whose runs are too short"
 
 
 def _loss(row: Row) -> str:

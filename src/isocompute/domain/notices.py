@@ -254,9 +254,9 @@ TABLES: Mapping[str, Mapping[str, Template]] = {
             "Nothing is known of B_p = {bp}: losses are those of B_p = {known}.",
             "{do} for that B_p."),
         "rate_of_another_batch": _caution(
-            "Rollouts per GPU-hour are yours, batches of {batch:k} rollouts far {than} than any "
-            "that the prior ran ({low:k} to {high:k}): an update keeps fixed seconds.",
-            "Time ten updates of that batch, and give their rate."),
+            "Your rate may not hold for batches of {batch:k} rollouts, far {than} than the prior's "
+            "({low:k} to {high:k}): an update keeps fixed seconds.",
+            "Time ten updates of that batch."),
         "rates_unpaid": _caution(
             "To try seven learning rates would take {share:.0%} of the budget, more than a sweep "
             "may ({spend:.0%}).",

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from isocompute.allocation import Rates
+from isocompute.allocation import Allocation, Rates
 from isocompute.answers import plan_budget
 from isocompute.answers.fit import fit_sweep
 from isocompute.answers.price import Price
@@ -28,15 +28,19 @@ from isocompute.design import (
     choose,
     design_lines,
     design_sweep,
+    judge,
     shipped_worlds,
     study_content,
+    with_recipe,
     worlds_needed,
     worlds_of,
 )
 from isocompute.design import candidates as sweeps
 from isocompute.design.candidates import candidates, starting_bp
+from isocompute.design.kept import Kept, kept_recipe
 from isocompute.design.prior import BUDGET_SD
 from isocompute.design.simulate import evaluated_at, simulate
+from isocompute.design.words import _recipe
 from isocompute.design.worth import (
     allowed,
     best_guess,
@@ -45,10 +49,13 @@ from isocompute.design.worth import (
     one_for_all,
     planned,
 )
-from isocompute.domain import Configuration, documented, notice
+from isocompute.domain import Configuration, Curve, documented, notice
 from isocompute.errors import InputError, RefusalError
 from isocompute.recipe import Recipe
+from isocompute.runner import planned_study
 from isocompute.store import Database
+from isocompute.study.cost import study_cost
+from isocompute.study.rates import RatesByBatch
 from isocompute.testing.planted import NOISE, WORLDS
 from isocompute.verifiers.worker import WorkerVerifier
 
@@ -79,7 +86,7 @@ LIMITS = Limits(budget=4e6, spend=0.15, n_F=N)
 
 def test_a_sweep_that_tells_the_worlds_apart_is_worth_its_rollouts(monkeypatch: Any) -> None:
     monkeypatch.setattr(sweeps, "SHAPES", ((3, 3, 1), (3, 1, 1)))  # the rest would take a minute
-    sweep, d = design_sweep(APART, Asked(limits=LIMITS, draws=DRAWS))
+    (sweep, *_), d = design_sweep(APART, Asked(limits=LIMITS, draws=DRAWS))
     assert (d["answer"], d["worth"]["simulated_sweeps"]) == ("sweep", DRAWS)
     # Half of the worlds have 0.70 where the guess has 0.64 at best: n = 64 in the middle scores
     # the mean 0.64, as every n does, so one guess loses 0.06 in every world on average.
@@ -107,7 +114,7 @@ def test_a_sweep_that_tells_the_worlds_apart_is_worth_its_rollouts(monkeypatch: 
 
 def test_no_sweep_is_the_answer_where_it_can_tell_nothing(monkeypatch: Any) -> None:
     # Choosing as well as without it, a sweep still loses what its rollouts would have scored.
-    monkeypatch.setattr(choose, "planned", lambda worlds, *_: np.zeros(len(worlds), int))
+    monkeypatch.setattr(judge, "planned", lambda worlds, *_: np.zeros(len(worlds), int))
     _, d = design_sweep(ALIKE, Asked(limits=LIMITS, draws=DRAWS))
     assert d["answer"] == "no_sweep"
     assert d["worth"]["without"] == {
@@ -122,28 +129,24 @@ def test_no_sweep_is_the_answer_where_it_can_tell_nothing(monkeypatch: Any) -> N
     first = "No sweep: run 16 problems x 8 rollouts x 30,903 steps   (3.96M rollouts)"
     assert design_lines(d)[0] == first
     assert "As good" not in " ".join(design_lines(d))
-    # The prior is of another model: the answer does not sound surer than that.
+    # The prior is of another model: one number says what a guess loses, the one that was found.
     others = documented([notice("prior_of_others", model="Qwen2.5-7B-Instruct", lost=0.018)])
-    assert design_lines({**d, **others})[1:3] == [
-        "Unsure  For a model unlike Qwen2.5-7B-Instruct guess and sweep were not told",
-        "        apart (both lost 0.018). A sweep tells which n is best for your model.",
-    ]
-    assert not any(line.startswith("Note") for line in design_lines({**d, **others}))
-    full = {**d, **others, "study": "s.yaml", "written": "run", "engine": "trl", "time": "1 min",
-            "lacks": "do this", "lr_sweep": d["sweep"]}  # fmt: skip
-    full["notices"] = [*full["notices"], *documented([notice("prior_alone"), notice(
-        "passes_beyond_prior", passes=23, problems=500, known=2.6, n=256)])["notices"]]  # fmt: skip
-    assert "Unsure  for a model unlike the prior's; a sweep tells which n is best there" in (
-        design_lines(full))  # fmt: skip
-    after = " ".join(design_lines({**d, **others, "answer": "sweep"}))
-    assert "Note    For a model unlike" in after
-    assert "Unsure" not in after
+    across = {**d["worth"], "across_models": {"without": 0.018, "after": 0.018}}
+    text = " ".join(" ".join(design_lines({**d, **others, "worth": across})).split())
+    found = "a guessed n lost 0.018 of score to the best n, n after a sweep as much."
+    assert f"Worth in tests on models unlike the prior's {found} Here a sweep of n = " in text
+    assert "does not pay: it costs more than it finds" in text
+    assert "0.00" not in text
+    assert "Note" not in text
+    pays = " ".join(" ".join(design_lines({**d, "answer": "sweep", "worth": across})).split())
+    assert f"{found[:-1]}. If yours is like the prior's, this sweep saves " in pays
+    assert "which flatter both" in " ".join(design_lines({**d, "worth": across}, why=True))
     paid = {**d["sweep"], "cost": {**d["sweep"]["cost"], "gpu_hours": 700.0, "usd": 1400.0}}
     said = " ".join(" ".join(design_lines({**d, "sweep": paid})).split())
     assert "with a sweep of n = " in said
     assert " (700 GPU-hours, $1,400, 16%), which costs more than it finds, 0." in said
     tight = Limits(budget=4e5, spend=0.4, n_F=N)
-    sweep, d = design_sweep(ALIKE, Asked(limits=tight, draws=DRAWS))
+    (sweep, *_), d = design_sweep(ALIKE, Asked(limits=tight, draws=DRAWS))
     kept = 4e5 - sweep.rollouts - sweep.evaluations
     full, left = (
         0.3 + 0.4 / (1 + np.exp(-3 * (np.log10(c - 1200 * (2 + int(3 * np.log2(c / 1024)))) - 4.5)))
@@ -318,10 +321,10 @@ def test_limits_that_hold_no_sweep_are_one_line_with_the_cure(message: str) -> N
 
 
 def test_the_price_is_that_of_every_configuration(monkeypatch: Any) -> None:
-    monkeypatch.setattr(choose, "planned", lambda worlds, *_: np.full(len(worlds), 6))
+    monkeypatch.setattr(judge, "planned", lambda worlds, *_: np.full(len(worlds), 6))
     rates = Rates(tokens_per_rollout=10, rollouts_per_gpu_hour=1000, usd_per_gpu_hour=2)
     priced = replace(LIMITS, price=Price(rates=rates))
-    sweep, d = design_sweep(APART, Asked(limits=priced, draws=DRAWS))
+    (sweep, *_), d = design_sweep(APART, Asked(limits=priced, draws=DRAWS))
     drawn = sweep.rollouts + d["sweep"]["evaluation_rollouts"]
     assert d["sweep"]["cost"]["gpu_hours"] == pytest.approx(drawn / 1000)
     assert d["sweep"]["cost"]["usd"] == pytest.approx(drawn / 500)
@@ -335,7 +338,7 @@ def test_the_price_is_that_of_every_configuration(monkeypatch: Any) -> None:
 
 def test_a_sweep_pays_for_every_start_of_its_trainer(monkeypatch: Any) -> None:
     # A sweep finds the best n.
-    monkeypatch.setattr(choose, "planned", lambda worlds, _, final, *__: (
+    monkeypatch.setattr(judge, "planned", lambda worlds, _, final, *__: (
         worlds.at(final).argmax(axis=1)))  # fmt: skip
     rates = Rates(rollouts_per_gpu_hour=1000, usd_per_gpu_hour=2)
     limits = replace(LIMITS, price=Price(rates=rates), unit="gpu_hours", slices=4,
@@ -345,7 +348,7 @@ def test_a_sweep_pays_for_every_start_of_its_trainer(monkeypatch: Any) -> None:
     assert "(your rate, starts of verl apart)" in " ".join(
         "\n".join(design_lines(untold)).split())  # fmt: skip
     limits = replace(limits, price=replace(limits.price, start=5.0))
-    sweep, d = design_sweep(APART, Asked(limits=limits, draws=DRAWS))
+    (sweep, *_), d = design_sweep(APART, Asked(limits=limits, draws=DRAWS))
     runs = sweep.seeds * len(sweep.rollouts_per_problem)
     assert (d["sweep"]["starts"], d["final"]["starts"]) == (4 * runs, 1)
     drawn = sweep.rollouts + d["sweep"]["evaluation_rollouts"]
@@ -365,7 +368,7 @@ def test_a_sweep_pays_for_every_start_of_its_trainer(monkeypatch: Any) -> None:
     low, high = (f"{times * d['spent']['amount']:,.0f}" for times in (0.9, 1.1))
     assert f"(the rate of its runs, within 10%); in all {low} to {high} of 4,000" in text
     # Rates are tried by runs that nobody looks at on the way: each starts once.
-    tried = limits.first(sweep, swept=True) or sweep.of_rates(Recipe.for_difficulty("easy"), 1)
+    tried = sweep.of_rates(Recipe.for_difficulty("easy"), N, 20)
     assert limits.starts(tried) == tried.runs
     # Starts that leave no final run leave no sweep.
     dear = replace(limits, price=replace(limits.price, start=limits.budget / 4))
@@ -387,7 +390,7 @@ def test_a_budget_is_spent_whole_at_each_configurations_own_rate(
     monkeypatch: Any, unit: str, *, sweeps: bool
 ) -> None:
     # A sweep finds the best n: 512 in three worlds of four, or in all.
-    monkeypatch.setattr(choose, "planned", lambda worlds, _, final, *__: (
+    monkeypatch.setattr(judge, "planned", lambda worlds, _, final, *__: (
         worlds.at(final).argmax(axis=1)))  # fmt: skip
     at_512 = {"rollouts": 1.0, "tokens": 100.0, "gpu_hours": 1 / 8000, "usd": 1 / 4000}[unit]
     limits = Limits(budget=4e6 * at_512, unit=unit, price=DEAR, spend=0.15, n_F=N,
@@ -445,22 +448,22 @@ def test_a_loss_is_steadied_by_what_the_guess_loses_in_all_worlds() -> None:
     # The guess loses 0.12 in one world of four, and in three of these four: 0.06 too much. What
     # goes with it, a half, is taken off; a loss that has nothing to do with it stays.
     worlds = planted([DOWN[::-1], DOWN, DOWN, DOWN] * 25)
-    judge = choose.Judge(worlds, LIMITS, 16, 0, np.full(7, 1e9))
+    judged = judge.Judge(worlds, LIMITS, 16, 0, np.full(7, 1e9))
     some = replace(worlds, score_WFX=worlds.score_WFX[[0, 0, 0, 1, *range(4, 100)]])
-    judge = replace(judge, worlds=some)
-    everywhere, here = judge.guesses()[0].loss, judge.without(slice(0, 4))[0]
+    judged = replace(judged, worlds=some)
+    everywhere, here = judged.guesses()[0].loss, judged.without(slice(0, 4))[0]
     assert here == pytest.approx([0.12, 0.12, 0.12, 0.0], abs=1e-3)
     assert everywhere == pytest.approx((3 + 24) * 0.12 / 100, abs=1e-3)
-    found = judge.steadied(0.01 + here / 2, slice(0, 4))
+    found = judged.steadied(0.01 + here / 2, slice(0, 4))
     assert found.loss == pytest.approx(0.01 + everywhere / 2)
     assert found.standard_error == pytest.approx(0.0, abs=1e-9)
-    assert judge.steadied(np.array([0.01, 0.03, 0.02, 0.02]), slice(0, 4)).loss == 0.02
+    assert judged.steadied(np.array([0.01, 0.03, 0.02, 0.02]), slice(0, 4)).loss == 0.02
 
 
 def test_passes_are_counted_and_warned_of(monkeypatch: Any) -> None:
-    monkeypatch.setattr(choose, "planned", lambda worlds, *_: np.full(len(worlds), 0))
+    monkeypatch.setattr(judge, "planned", lambda worlds, *_: np.full(len(worlds), 0))
     limits = Limits(budget=4e6, spend=0.15, n_F=N, problems=500)
-    sweep, d = design_sweep(APART, Asked(limits=limits, draws=DRAWS))
+    (sweep, *_), d = design_sweep(APART, Asked(limits=limits, draws=DRAWS))
     n = d["final"]["rollouts_per_problem"]
     assert d["passes_over_data"]["final"] == pytest.approx(d["final"]["rollouts"] / (n * 500))
     assert d["passes_over_data"]["sweep"] == pytest.approx(
@@ -475,7 +478,7 @@ def test_passes_are_counted_and_warned_of(monkeypatch: Any) -> None:
 
 
 def test_what_the_prior_does_not_hold_is_said(monkeypatch: Any) -> None:
-    monkeypatch.setattr(choose, "planned", lambda worlds, *_: np.zeros(len(worlds), int))
+    monkeypatch.setattr(judge, "planned", lambda worlds, *_: np.zeros(len(worlds), int))
     far = Limits(budget=4e8, spend=0.15, n_F=N)
     _, d = design_sweep(APART, Asked(limits=far, draws=DRAWS, problems_per_batch=8))
     assert {one["code"] for one in d["notices"]} >= {"beyond_prior", "bp_of_prior"}
@@ -484,7 +487,7 @@ def test_what_the_prior_does_not_hold_is_said(monkeypatch: Any) -> None:
 
 
 def test_a_smaller_batch_of_few_problems_is_said_on_the_screen(monkeypatch: Any) -> None:
-    monkeypatch.setattr(choose, "planned", lambda worlds, *_: np.zeros(len(worlds), int))
+    monkeypatch.setattr(judge, "planned", lambda worlds, *_: np.zeros(len(worlds), int))
     few = replace(LIMITS, problems=15)
     _, d = design_sweep(APART, Asked(limits=few, draws=DRAWS, notices=(notice("prior_alone"),)))
     assert "bp_of_prior" not in [one["code"] for one in d["notices"]]
@@ -493,8 +496,112 @@ def test_a_smaller_batch_of_few_problems_is_said_on_the_screen(monkeypatch: Any)
     assert f"\n{batch}\n" in text
     assert "\nSet     --difficulty: it decides" in text
     poor = replace(LIMITS, budget=2e5)
-    _, d = design_sweep(APART, Asked(limits=poor, draws=DRAWS))
+    _, d = design_sweep(APART, Asked(limits=poor, draws=DRAWS, writes_sweep=True))
     assert "Raise --budget or --spend for that B_p." in " ".join(map(str, d["notices"]))
+    assert "\nBatch   Nothing is known of B_p = 8: losses are those of B_p = 16." in "\n".join(
+        design_lines(d))  # fmt: skip
+    # A run without a sweep needs 20 steps of its own n alone: it keeps the B_p that is known.
+    _, d = design_sweep(APART, Asked(limits=poor, draws=DRAWS))
+    assert (d["answer"], d["sweep"]["problems_per_batch"]) == ("no_sweep", 8)
+    assert d["final"]["problems_per_batch"] == 16
+    assert "bp_of_prior" not in [one["code"] for one in d["notices"]]
+    # It is the run of `plan`, where that n is as good as the guess, and no other.
+    alike = planted([[0.7, 0.7, *DOWN[2:]]] * SIZE)
+    for n, taken in ((16, 16), (512, 8)):
+        _, d = design_sweep(alike, Asked(
+            limits=poor, draws=DRAWS, plan=lambda _, n=n: Configuration(16, n)))  # fmt: skip
+        assert d["final"]["rollouts_per_problem"] == taken
+        assert d["worth"]["without"]["rollouts_per_problem"] == taken
+
+
+def test_rates_that_cost_more_than_a_sweep_may_are_refused_and_a_far_batch_is_said(
+    monkeypatch: Any,
+) -> None:
+    monkeypatch.setattr(judge, "planned", lambda worlds, *_: np.zeros(len(worlds), int))
+    # 20 steps of 1,024 rollouts at seven rates, and two evaluations of each: 160k of 400k.
+    poor = replace(LIMITS, budget=4e5, recipe=Recipe())
+    _, d = design_sweep(ALIKE, Asked(limits=poor, draws=DRAWS))
+    assert d["lr_sweep"] is None
+    said = "would take 40% of the budget, more than a sweep may (15%)"
+    assert any(one["code"] == "rates_unpaid" and said in one["text"] for one in d["notices"])
+    assert "Rate    To try seven learning rates would take 40%" in "\n".join(design_lines(d))
+    _, d = design_sweep(ALIKE, Asked(limits=replace(poor, budget=4e6), draws=DRAWS))
+    assert d["lr_sweep"]["rollouts"] == 7 * 39 * 1024
+    assert d["lr_sweep"]["evaluation_rollouts"] == 7 * 2 * 1200
+    # A rate that was given is of some batch of theirs: of 64 rollouts it knows nothing.
+    rated = replace(LIMITS, price=Price(rates=Rates(rollouts_per_gpu_hour=1000)))
+    for low, far in ((256, False), (512, True)):
+        known = replace(ALIKE, batches=(low, 10**6))
+        _, d = design_sweep(known, Asked(limits=rated, draws=DRAWS))
+        assert (d["final"]["problems_per_batch"], d["final"]["rollouts_per_problem"]) == (16, 8)
+        codes = [one["code"] for one in d["notices"]]
+        assert ("rate_of_another_batch" in codes) == far
+    assert "batches of 128 rollouts, far smaller than the prior" in " ".join(
+        " ".join(design_lines(d)).split())  # fmt: skip
+
+
+def test_the_shipped_panels_of_other_batches_stand_for_them() -> None:
+    for difficulty, b_p, most in (("easy", 256, 256), ("hard", 256, 64), ("easy", 64, 512)):
+        worlds = shipped_worlds(difficulty, 4, 0, b_p)
+        assert worlds.sources == (f"published:qwen2.5-7b-{difficulty}-bp{b_p}",)
+        assert (worlds.problems_per_batch, worlds.n_F[-1]) == (b_p, most)
+    assert shipped_worlds("easy", 4, 0, 16).problems_per_batch == 32
+
+
+def test_the_recipe_of_the_priors_runs_goes_before_the_difficultys(tmp_path: Path) -> None:
+    words = {"learning_rate": 2e-6, "kl_coef": 0.0, "entropy_coef": 0.0, "temperature": 1.0}
+    curves = [
+        Curve(problems_per_batch=128, rollouts_per_problem=n, run=f"{n}", recorded=words,
+              rollouts_K=np.array([0.0, 1e5]), score_K=np.array([0.1, 0.2]), response_limit=4096)
+        for n in (16, 32)
+    ]  # fmt: skip
+    at = Configuration(128, 32)
+    kept = kept_recipe(curves, "runs", "easy", at, given=False)
+    assert kept.has_rate
+    assert kept.words["kl_coef"] == kept.words["entropy_coef"] == 0.0
+    assert (kept.words["learning_rate"], kept.words["base_batch_size"]) == (2e-6, 4096)
+    assert kept.unsaid == ("clip_low", "clip_high", "top_p", "weight_decay", "max_grad_norm",
+                           "warmup_steps")  # fmt: skip
+    assert kept_recipe(curves, "runs", "easy", at, given=True).words.get("kl_coef") is None
+    assert kept_recipe(curves, "grid:hard", "hard", at, given=False) == Kept()
+    trainer = Trainer(engine="verl", model="M", kept=kept)
+    sweep = Sweep(problems_per_batch=128, rollouts_per_problem=(32,), seeds=1,
+                  rollouts_per_run=409_600)  # fmt: skip
+    content = study_content(tmp_path / "s.yaml", sweep, trainer, final=sweep, problems=None,
+                            price=Price())  # fmt: skip
+    assert content["recipe"] == {"difficulty": "easy", **kept.words}
+    assert content["engine_options"]["max_response_tokens"] == 4096
+    d = {"notices": documented([notice("difficulty_assumed")])["notices"], "warnings": []}
+    assert with_recipe(d, kept)["notices"] == []
+    line = _recipe(with_recipe(d, kept))
+    assert line[0].startswith("Recipe  as in the runs (lr 2e-6, KL 0, entropy 0, responses to")
+    assert "not logged, so default: clip low, clip high, top p" in " ".join(" ".join(line).split())
+    assert len(_recipe(with_recipe(d, kept), brief=True)) <= len(line)
+    assert _recipe({"recipe": None}) == []
+
+
+def test_a_file_says_the_rate_of_each_batch_and_runs_are_priced_by_it(tmp_path: Path) -> None:
+    sweep = Sweep(problems_per_batch=16, rollouts_per_problem=(8, 512), seeds=1,
+                  rollouts_per_run=163_840)  # fmt: skip
+    price = replace(DEAR, start=2.0, clocked=True)
+    content = study_content(tmp_path / "s.yaml", sweep, Trainer(), final=1e6, problems=None,
+                            price=price)  # fmt: skip
+    rates = content["rates"]
+    assert [one["rollouts_per_gpu_hour"] for one in rates["by_batch"]] == [1000.0, 8000.0]
+    assert (rates["gpu_hours_per_start"], rates["evaluations_timed"]) == (2.0, True)
+    path = tmp_path / "s.yaml"
+    path.write_text("\n".join(f"{k}: {json.dumps(v)}" for k, v in content.items()))
+    study = planned_study(path, ["adaptive=false", "slices=[1]"])[0]
+    cost = study_cost(study)
+    hours = 163_840 / 1000 + 163_840 / 8000
+    assert cost.gpu_hours == pytest.approx(hours + 2 * 2.0)  # evaluations are in the rates
+    assert cost.usd == pytest.approx(2 * (hours + 4.0))
+    drawn = [163_840 + run.evaluations * run.evaluation_rollouts for run in study.runs]
+    assert cost.tokens == pytest.approx(drawn[0] * 200 + drawn[1] * 100)
+    # A batch that nobody timed has the rate of the nearest; an older file has one for all.
+    other = Allocation(problems_per_batch=16, rollouts_per_problem=256, steps=9)
+    assert study.rates_by_batch.at(other, study.rates).rollouts_per_gpu_hour == 8000
+    assert RatesByBatch().at(other, study.rates) is study.rates
 
 
 # ---- the command ----
@@ -507,7 +614,7 @@ def quick(monkeypatch: Any) -> None:
     def found(worlds: Worlds, sweep: Sweep, *_: Any) -> np.ndarray:
         return np.full(len(worlds), worlds.n_F.index(sweep.rollouts_per_problem[1]))
 
-    monkeypatch.setattr(choose, "planned", found)
+    monkeypatch.setattr(judge, "planned", found)
     monkeypatch.setattr("isocompute.cli.designing._MEASURED_S", 0.01)
 
 
@@ -722,7 +829,7 @@ def test_evaluations_cost_what_the_study_will_draw(tmp_path: Path, capsys: Any) 
 def test_a_study_says_target_rates_and_machines(tmp_path: Path) -> None:
     sweep = Sweep(problems_per_batch=16, rollouts_per_problem=(8, 64), seeds=2,
                   rollouts_per_run=200_000)  # fmt: skip
-    of = {"final": 2e6, "problems": 100, "rates": Rates(usd_per_gpu_hour=2.0)}
+    of = {"final": 2e6, "problems": 100, "price": Price(rates=Rates(usd_per_gpu_hour=2.0))}
     for gpus, machines in ((16, (2, 8)), (12, (2, 6)), (4, (1, 4)), (None, (None, None))):
         trainer = Trainer(engine="verl", model="M", gpus=gpus, difficulty="hard")
         content = study_content(tmp_path / "s.yaml", sweep, trainer, **of)
@@ -742,7 +849,7 @@ def test_a_study_says_target_rates_and_machines(tmp_path: Path) -> None:
 def test_a_model_that_is_named_keeps_its_own_learning_rate(tmp_path: Path) -> None:
     sweep = Sweep(problems_per_batch=8, rollouts_per_problem=(4, 16), seeds=1,
                   rollouts_per_run=4096)  # fmt: skip
-    of = {"final": 1e5, "problems": None, "rates": Rates()}
+    of = {"final": 1e5, "problems": None, "price": Price()}
     shipped = study_content(tmp_path / "s.yaml", sweep, Trainer(engine="trl"), **of)
     assert shipped["recipe"]["learning_rate"] == 1e-3
     assert "max_new_tokens" not in shipped["engine_options"]  # its folder says it
@@ -900,20 +1007,21 @@ def test_the_file_of_a_run_holds_one_n_one_seed_its_budget_and_where_rates_are_t
     sweep = Sweep(problems_per_batch=16, rollouts_per_problem=(8, 64), seeds=2,
                   rollouts_per_run=200_000)  # fmt: skip
     limits = replace(LIMITS, recipe=Recipe())
-    final, tried = limits.final(sweep, 512, 3e6), limits.first(sweep, swept=False)
+    final, tried = limits.final(sweep, 512, 3e6), limits.first(replace(sweep, seeds=1))
     assert tried is not None
     assert tried.runs == 7  # one seed, as the run has
     content = study_content(tmp_path / "s.yaml", sweep, Trainer(engine="verl", model="M"),
-                            final=final, tried=tried, problems=None, rates=Rates())  # fmt: skip
+                            final=final, tried=tried, problems=None, price=Price())  # fmt: skip
     assert content["grid"] == {
         "problems_per_batch": 16, "rollouts_per_problem": [512], "seeds": 1,
     }  # fmt: skip
     assert content["budget"] == final.rollouts == final.steps(512) * 16 * 512
     assert "adaptive" not in content
-    # The batch nearest to 1,024: 16 x 64. Half of the sweep's rollouts over seven rates.
-    assert content["lr_sweep"] == {
-        "rollouts_per_problem": 64, "steps": int(sweep.rollouts / 2 / 7 / 1024),
-    }  # fmt: skip
+    # The batch nearest to 1,024: 16 x 64. Half of the 600k that a sweep may take, less two
+    # evaluations of each of seven rates, would pay for 39 steps.
+    steps = int((300_000 - 7 * 2400) / 7 / 1024)
+    assert content["lr_sweep"] == {"rollouts_per_problem": 64, "steps": steps}
+    assert steps == 39
     swept = limits.first(sweep)
     assert swept is not None
     assert swept.runs == 14
@@ -944,7 +1052,7 @@ def test_what_speaks_against_the_answer_stands_below_it_and_the_rest_under_why(
     assert codes[:2] == ["passes_beyond_prior", "problems_fewer_than_prior"]
     assert codes.index("problems_fewer_than_prior") < codes.index("prior_of_others")
     assert "Passes " not in short
-    assert " more: --why)" in " ".join(short.split())
+    assert " more: --why" in " ".join(short.split())
     assert main([*asked, "--why"]) == 0
     out = capsys.readouterr().out
     long, after = " ".join(out.split()), d["worth"]["after"]
@@ -1095,10 +1203,10 @@ def test_an_arm_of_the_prior_is_chosen_with_where(capsys: Any) -> None:
 def test_why_a_sweep_loses_more_is_said_in_a_clause(monkeypatch: Any) -> None:
     # n = 512 is best in every world by 0.02 for each octave; the sweep holds 256 at most.
     monkeypatch.setattr(sweeps, "SHAPES", ((3, 1, 1),))
-    monkeypatch.setattr(choose, "planned", lambda worlds, *_: np.full(len(worlds), 4))
+    monkeypatch.setattr(judge, "planned", lambda worlds, *_: np.full(len(worlds), 4))
     worlds = planted([DOWN[::-1]] * SIZE)
     poor = Limits(budget=3e6, spend=0.15, n_F=N)
-    sweep, d = design_sweep(worlds, Asked(limits=poor, draws=DRAWS, problems_per_batch=32))
+    (sweep, *_), d = design_sweep(worlds, Asked(limits=poor, draws=DRAWS, problems_per_batch=32))
     assert sweep.rollouts_per_problem[-1] < 512 == d["final"]["rollouts_per_problem"]
     octaves = np.log2(512 / sweep.rollouts_per_problem[-1])
     after = d["worth"]["after"]

@@ -17,7 +17,7 @@ from isocompute.engines import problem_generators, register_engine
 from isocompute.engines.base import EvaluationRecord, StepRecord
 from isocompute.engines.simulator import SimulatorEngine
 from isocompute.errors import InputError
-from isocompute.lr_sweep import check_scores, find_anchor, lr_study
+from isocompute.lr_sweep import check_scores, find_anchor, lr_study, steps_meant
 from isocompute.runner import run_study
 from isocompute.study import load_study
 from isocompute.study.adaptive import Bounds
@@ -90,6 +90,7 @@ def test_the_best_stable_rate_is_the_anchor(tmp_path):
     rows = by_rate(document)
     assert document["anchor"] == {
         "learning_rate": 8e-3, "base_batch_size": 8, "learning_rate_scaling": "sqrt",
+        "tried_rate": 8e-3, "run_steps": 20,
     }  # fmt: skip
     assert (document["edge"], document["run_next"]) == (None, [])
     # 8e-3: 0.75 twice; 2e-3: 24/32 and 22/32.
@@ -112,6 +113,22 @@ def test_the_best_stable_rate_is_the_anchor(tmp_path):
     assert [rows[r]["within_noise"] for r in (2e-3, 4e-3, 8e-3)] == [True, True, True]
     assert "the first that is not healthy: 0.016" in document["reason"]
     assert rows[8e-3]["smoothness"] == 1.0
+
+
+def test_a_longer_run_wants_a_lower_rate(tmp_path):
+    folder = tmp_path / "s"
+    sweep(folder, broken=16e-3)
+    base = small_study(ns=(2,), seeds=(0, 1), rollouts=160, engine="rated",
+                       options={"broken": 16e-3}, slices=(1.0,))  # fmt: skip
+    study = lr_study(base, None, folder)
+    long = find_anchor(folder, study, run_steps=20 * 16)["anchor"]
+    assert (long["learning_rate"], long["tried_rate"], long["run_steps"]) == (2e-3, 8e-3, 320)
+    said = find_anchor(folder, study, run_steps=320)["reason"]
+    assert "0.008 did best in 20 steps, 320 want it lower" in said
+    near = find_anchor(folder, study, run_steps=22)["anchor"]
+    assert near["learning_rate"] == find_anchor(folder, study, run_steps=5)["anchor"][
+        "learning_rate"] == 8e-3  # fmt: skip
+    assert steps_meant(base) == 20
 
 
 def test_a_rate_with_signs_of_instability_yields_to_a_calm_one(tmp_path):
@@ -223,6 +240,7 @@ def test_a_study_of_one_run_says_where_its_rates_are_tried(tmp_path):
     study = lr_study(replace(base, rates_at=at))
     assert {s.allocation for s in study.runs} == {at}
     assert {s.recipe.base_batch_size for s in study.runs} == {8}
+    assert {(s.evaluations, s.first_evaluation) for s in study.runs} == {(2, 30 * 8)}  # both ends
     assert (len(study.runs), study.rates_at) == (7 * 2, None)
     (whole,) = {s.allocation.steps for s in lr_study(replace(base, rates_at=at), whole=True).runs}
     assert whole == base.runs[0].allocation.rollouts // 8

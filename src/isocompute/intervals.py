@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -75,3 +78,33 @@ def draw_interval(draw: FloatArray, level: float) -> tuple[FloatArray, FloatArra
     tail = (1 - level) / 2
     low, high = np.quantile(draw, [tail, 1 - tail], axis=0, method="weibull")
     return low, high
+
+
+@dataclass(frozen=True)
+class Noise:
+    """Variance of one score, and the degrees of freedom that it was estimated with."""
+
+    variance: float
+    freedom: int
+
+    @classmethod
+    def of_seeds(cls, scores_of: Sequence[Sequence[float]]) -> Noise:
+        """Of a score, pooled over the seeds of several rates."""
+        freedom = sum(len(one) - 1 for one in scores_of)
+        total = sum(float(np.var(one)) * len(one) for one in scores_of)
+        return cls(total / max(freedom, 1), freedom)
+
+    @classmethod
+    def of_problems(cls, value_P: NDArray[np.float64]) -> Noise:
+        """Of a mean over problems."""
+        freedom = len(value_P) - 1
+        return cls(float(np.var(value_P)) / max(freedom, 1), freedom)
+
+    def half_width(self, factor: float, level: float) -> float | None:
+        """Of the interval of a quantity with `factor` times the variance; None if unknown."""
+        from scipy import stats
+
+        if self.freedom < 1:
+            return None
+        quantile = float(stats.t.ppf((1 + level) / 2, self.freedom))
+        return quantile * math.sqrt(self.variance * factor)

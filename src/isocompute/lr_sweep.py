@@ -22,6 +22,7 @@ from isocompute.allocation import Allocation
 from isocompute.domain import Notice, documented, notice
 from isocompute.errors import InputError
 from isocompute.health import Finding, smoothness
+from isocompute.intervals import Noise
 from isocompute.metrics import parse_metric, problem_scores, score_from_counts
 from isocompute.recipe import Recipe
 from isocompute.store import Store, StoredRun
@@ -35,8 +36,14 @@ FACTORS = (1 / 8, 1 / 4, 1 / 2, 1, 2, 4, 8)  # of the recipe's rate: what is tri
 # What these rates may draw together, of what an adaptive sweep may spend. At a quarter, a run at
 # 2,048 rollouts a batch ends within its warm-up; at twice, the rate costs as much as the sweep.
 SHARE = 1 / 2
+# Updates of a run of a designed sweep, and the fewest: the rate that 20 choose, scaled to the run's
+# length, loses 0.009 of score at most, that of 50 as much, of 200 no less (docs/lab-log.md).
+STEPS, LEAST = 50, 20
 # Fewest updates of a run, in times of its warm-up: a rate is only reached when that is over.
 _WARM_UPS = 2
+# A longer run wants a lower rate: the best falls with the square root of the steps, as averaging
+# noise out would have it. Less than a tenth lower is no change.
+_LOWER = 0.9
 # Warnings that come of too large a rate. The others (dead batches, clipped responses) are of
 # the problems or the length limit, and smaller rates share them.
 _NOISY = ("gradient_spikes", "kl_drift")
@@ -63,12 +70,14 @@ def lr_study(
     *,
     whole: bool = False,
 ) -> Study:
-    """The study that sweeps the learning rate at one batch size, evaluated once an octave.
+    """The study that sweeps the learning rate at one batch size.
 
     The batch is the one that the study says, else that of the grid that is nearest to the
     recipe's `base_batch_size`, where its learning rate is meant (the smaller one of two). Rates
     that `folder` has already trained stay in the sweep, so that a grid is extended by naming the
     new rates alone. Where the study says what its sweep may spend, seven rates spend half of that.
+    Such runs, and those whose length the study says, are evaluated at both ends alone: scores count
+    at the last. Others are evaluated once an octave.
 
     Args:
         study: one recipe, one training set; its seeds are kept.
@@ -109,13 +118,13 @@ def lr_study(
         steps = fewer_steps(allocation, spend, len(chosen), first.recipe)
     else:
         steps = max(of.rollouts // batch, 1) if whole else allocation.steps
+    short = not whole and (study.rates_at is not None or spend is not None)
     runs = [
         replace(
             spec,
             recipe=spec.recipe.replace(learning_rate=rate, base_batch_size=batch),
-            allocation=replace(allocation, steps=steps),
-            # Scores count at the end alone; those before show whether a run rises evenly.
-            evaluations_per_octave=1,
+            allocation=replace(allocation, steps=steps), evaluations_per_octave=1,
+            first_evaluation=steps * batch if short else spec.first_evaluation,
         )
         for rate in asked
         for spec in chosen
@@ -134,6 +143,12 @@ def anchored_at(allocations: Sequence[Allocation], recipe: Recipe) -> Allocation
         key=lambda a: (abs(math.log(a.batch_size / recipe.base_batch_size)), a.batch_size,
                        a.rollouts_per_problem),
     )  # fmt: skip
+
+
+def steps_meant(study: Study) -> int:
+    """Updates of the run that the rates are for: the study's own at the batch nearest to theirs."""
+    first = study.runs[0]
+    return anchored_at([spec.allocation for spec in study.runs], first.recipe).steps
 
 
 def fewer_steps(allocation: Allocation, spend: float, seeds: int, recipe: Recipe) -> int:
@@ -165,13 +180,15 @@ def find_anchor(
     metric: str | None = None,
     problem_set: str | None = None,
     command: str = "isocompute lr-sweep STUDY.yaml",
+    run_steps: int | None = None,
 ) -> dict[str, Any]:
     """Score, interval and health of every rate of a finished sweep, and the rate to take.
 
     The anchor has the best final score among the stable rates: healthy in every seed, without a
     warning of instability, and at most half of the smallest rate that is not healthy. Of rates
     within noise of each other a larger one is not preferred: longer runs and larger batches, to
-    which the rate is scaled up, only bring it nearer to collapse. Noise is that of the seeds,
+    which the rate is scaled up, only bring it nearer to collapse. For a run that is longer, the
+    rate is lower by the square root of the steps. Noise is that of the seeds,
     pooled over the healthy rates; with one seed that of the validation problems, paired.
 
     Args:
@@ -180,6 +197,7 @@ def find_anchor(
         metric: of the final evaluation; default: avg@ all samples.
         problem_set: which validation set; may be left out where there is one.
         command: to name in the advice, without `--rates`.
+        run_steps: updates of the run that the rate is for; None: as many.
 
     Returns:
         The document of `lr-sweep --json`; "anchor" is None where no rate is healthy.
@@ -208,7 +226,7 @@ def find_anchor(
         "n_seeds": seeds, "metric": wanted, "problem_set": name, "level": LEVEL,
         "rates": [one.row for one in found], "accounting": cost,
     }  # fmt: skip
-    return {**document, **_choice(found, spec, seeds, command)}
+    return {**document, **_choice(found, spec, seeds, command, run_steps)}
 
 
 def check_scores(
@@ -287,16 +305,16 @@ def _intervals(found: Sequence[_Rate], seeds: int) -> None:
     """Interval of every score, and of its distance behind the best healthy one."""
     healthy = [one for one in found if one.healthy and one.scores]
     best = max(healthy, key=lambda one: float(np.mean(one.scores)), default=None)
-    pooled = _Noise.of_seeds(healthy)
+    pooled = Noise.of_seeds([one.scores for one in healthy])
     for one in found:
         if not one.scores:
             continue
         count = len(one.scores)
         if seeds == 1:
-            half = _Noise.of_problems(one.problem_score_P).half_width(1)
+            half = Noise.of_problems(one.problem_score_P).half_width(1, LEVEL)
         else:  # a rate that breaks spreads more than the others: its own seeds only
-            noise = pooled if one.healthy else _Noise.of_seeds([one])
-            half = noise.half_width(1 / count)
+            noise = pooled if one.healthy else Noise.of_seeds([one.scores])
+            half = noise.half_width(1 / count, LEVEL)
         score = float(np.mean(one.scores))
         if half is not None:
             one.row["interval"] = [max(0.0, score - half), min(1.0, score + half)]
@@ -306,46 +324,18 @@ def _intervals(found: Sequence[_Rate], seeds: int) -> None:
         if one is best:
             half = 0.0
         elif seeds == 1:
-            half = _Noise.of_problems(best.problem_score_P - one.problem_score_P).half_width(1)
+            behind_P = best.problem_score_P - one.problem_score_P
+            half = Noise.of_problems(behind_P).half_width(1, LEVEL)
         else:
-            half = pooled.half_width(1 / count + 1 / len(best.scores))
+            half = pooled.half_width(1 / count + 1 / len(best.scores), LEVEL)
         one.row["behind_best"] = behind
         if half is not None:
             one.row["behind_best_interval"] = [behind - half, behind + half]
             one.row["within_noise"] = behind - half <= 0
 
 
-@dataclass(frozen=True)
-class _Noise:
-    """Variance of one score, and the degrees of freedom that it was estimated with."""
-
-    variance: float
-    freedom: int
-
-    @classmethod
-    def of_seeds(cls, rates: Sequence[_Rate]) -> _Noise:
-        freedom = sum(len(one.scores) - 1 for one in rates)
-        total = sum(float(np.var(one.scores)) * len(one.scores) for one in rates)
-        return cls(total / max(freedom, 1), freedom)
-
-    @classmethod
-    def of_problems(cls, value_P: NDArray[np.float64]) -> _Noise:
-        """Of a mean over problems."""
-        freedom = len(value_P) - 1
-        return cls(float(np.var(value_P)) / max(freedom, 1), freedom)
-
-    def half_width(self, factor: float) -> float | None:
-        """Of the interval of a quantity with `factor` times the variance; None if unknown."""
-        from scipy import stats
-
-        if self.freedom < 1:
-            return None
-        quantile = float(stats.t.ppf((1 + LEVEL) / 2, self.freedom))
-        return quantile * math.sqrt(self.variance * factor)
-
-
 def _choice(
-    found: Sequence[_Rate], spec: RunSpec, seeds: int, command: str
+    found: Sequence[_Rate], spec: RunSpec, seeds: int, command: str, run_steps: int | None
 ) -> dict[str, Any]:
     """The anchor, why, whether it was at an edge, and what to run then."""
     rates = [one.rate for one in found]
@@ -382,9 +372,16 @@ def _choice(
         reason += f"; warnings of instability: {', '.join(noisy)}"
     if first_bad < math.inf:
         reason += f"; the first that is not healthy: {first_bad:g}"
+    steps = spec.allocation.steps
+    meant = run_steps or steps
+    shrunk = math.sqrt(min(1.0, steps / meant))
+    rate = _tidy(chosen.rate * shrunk) if shrunk < _LOWER else chosen.rate
+    if rate < chosen.rate:
+        reason += f"; {chosen.rate:g} did best in {steps} steps, {meant:,} want it lower"
     return {
         "anchor": {
-            "learning_rate": chosen.rate, "base_batch_size": spec.allocation.batch_size,
+            "learning_rate": rate, "base_batch_size": spec.allocation.batch_size,
+            "tried_rate": chosen.rate, "run_steps": meant,
             "learning_rate_scaling": spec.recipe.learning_rate_scaling,
         },
         "edge": edge, "reason": reason, "run_next": run_next, **documented(notices),

@@ -196,7 +196,7 @@ def lr_sweep(options: Options) -> int:
     """The learning-rate anchor; exit code 3 where no rate is healthy."""
     check_target(options.json, [options.study])
     from isocompute.cli.tables import lr_sweep_lines, summary_lines
-    from isocompute.lr_sweep import check_scores, find_anchor, lr_study
+    from isocompute.lr_sweep import check_scores, find_anchor, lr_study, steps_meant
     from isocompute.runner import open_study, planned_study
 
     path, folder = Path(options.study), _folder(options, "-lr")
@@ -217,8 +217,9 @@ def lr_sweep(options: Options) -> int:
     again = [options.study, *options.overrides]
     again += [] if options.output is None else ["-o", options.output]
     document = find_anchor(
-        folder, study, **scores, command=shlex.join(["isocompute", "lr-sweep", *again])
-    )
+        folder, study, **scores, command=shlex.join(["isocompute", "lr-sweep", *again]),
+        run_steps=steps_meant(opened),
+    )  # fmt: skip
     write_json(document, options.json)
     show(lr_sweep_lines(document), quiet=options.json == "-")
     if document["anchor"] is None:

@@ -7,6 +7,8 @@ import contextlib
 import os
 import shlex
 import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,8 +17,10 @@ from isocompute.errors import InputError
 
 if TYPE_CHECKING:
     from isocompute.allocation import Budget, Rates
+    from isocompute.answers.price import Price
     from isocompute.design import Sweep, Trainer, Worlds
-    from isocompute.domain import Notice
+    from isocompute.design.kept import Kept
+    from isocompute.domain import Configuration, Curve, Notice
 
 Options = argparse.Namespace
 
@@ -39,6 +43,7 @@ def design(options: Options) -> int:
         Trainer,
         design_lines,
         design_sweep,
+        with_recipe,
     )
     from isocompute.domain import Configuration, notice
 
@@ -71,10 +76,12 @@ def design(options: Options) -> int:
         notices += times_scaled(curves, gpus)
     price = priced(curves, rates, origin)
     _check_hours(budget, price.rates)
+    trainer = replace(trainer, kept=_kept(
+        options, source, difficulty, curves[0].configuration if curves else None, curves))
     limits = Limits(
         budget=budget.amount, unit=budget.unit, price=price, spend=options.spend, n_F=worlds.n_F,
         max_batch=options.max_batch, problems=problems, evaluated=trainer.evaluated,
-        recipe=trainer.recipe, slices=trainer.slices,
+        recipe=None if trainer.kept.has_rate else trainer.recipe, slices=trainer.slices,
     )  # fmt: skip
     if options.output is not None and trainer.stands_in:
         notices.append(_stand_ins(trainer, options.engine is None))
@@ -84,8 +91,14 @@ def design(options: Options) -> int:
         limits=limits, problems_per_batch=options.problems_per_batch,
         draws=options.draws, seed=options.seed, notices=tuple(notices),
         writes_sweep=options.sweep,
+        plan=_planner(options, source, difficulty, worlds, rates, budget),
     )  # fmt: skip
-    sweep, document = design_sweep(worlds, asked)
+    runs, document = design_sweep(worlds, asked)
+    chosen = Configuration(*(document["final"][k] for k in Configuration._fields))
+    trainer = replace(trainer, kept=_kept(options, source, difficulty, chosen, curves))
+    document |= with_recipe(document, trainer.kept)
+    document["worth"]["across_models"] = None if source else {
+        "without": _BOTH_LOST, "after": _BOTH_LOST}  # fmt: skip
     document |= {
         "engine": trainer.engine, "gpus": gpus, "difficulty": difficulty, "written": None,
     }  # fmt: skip
@@ -93,15 +106,16 @@ def design(options: Options) -> int:
         paid = part["cost"]["gpu_hours"]
         part["hours"] = None if gpus is None or paid is None else paid / gpus
     if options.output is not None:
-        n, swept = document["final"]["rollouts_per_problem"], document["answer"] == "sweep"
-        document["written"] = "sweep" if swept or options.sweep else "run"
-        final = limits.final(sweep, n, limits.left(sweep, swept=document["written"] == "sweep"))
-        trained = sweep.rollouts_per_problem if document["written"] == "sweep" else (n,)
-        known = price.of(*(Configuration(sweep.problems_per_batch, n) for n in trained))
+        swept = document["answer"] == "sweep" or options.sweep
+        document["written"] = "sweep" if swept else "run"
+        n = document["final"]["rollouts_per_problem"]
+        untried = trainer.recipe if runs.tried is None else None
+        written = runs.sweep if swept else runs.final
+        final = limits.final(runs.sweep, n, limits.left(runs.sweep)) if swept else runs.final
         document |= _written(
-            options, sweep, trainer, rates=known, problems=options.problems,
-            **({"final": final.rollouts} if document["written"] == "sweep" else
-               {"final": final, "tried": limits.first(sweep, swept=False)}),
+            options, runs.sweep, trainer, price=price, problems=options.problems,
+            final=final.rollouts if swept else final,
+            tried=runs.tried if untried is None else limits.tried(written, untried),
         )  # fmt: skip
     write_json(document, options.json)
     shown = {**document, "study": options.output and shlex.quote(options.output)}
@@ -146,7 +160,7 @@ def _check_file(options: Options, trainer: Trainer, problems: int | None) -> Non
     Raises:
         InputError: as `run` would of the file that will be written.
     """
-    from isocompute.allocation import Rates
+    from isocompute.answers.price import Price
     from isocompute.design import Sweep, write_study
     from isocompute.design.candidates import check_problems, starting_bp
     from isocompute.design.prior import SHIPPED_BP, SHIPPED_N
@@ -159,7 +173,7 @@ def _check_file(options: Options, trainer: Trainer, problems: int | None) -> Non
                   rollouts_per_run=b_p * n)  # fmt: skip
     with tempfile.TemporaryDirectory(prefix="isocompute-") as folder:
         path = Path(folder) / Path(options.output).name
-        write_study(path, probe, trainer, final=probe, problems=options.problems, rates=Rates())
+        write_study(path, probe, trainer, final=probe, problems=options.problems, price=Price())
         planned_study(path)
 
 
@@ -232,7 +246,7 @@ def _prior(
                 "holds it with --prior."
             )
         notices.append(notice("prior_of_others", model=_PUBLISHED_MODEL, lost=_BOTH_LOST))
-        return shipped_worlds(difficulty, size, options.seed), []
+        return shipped_worlds(difficulty, size, options.seed, options.problems_per_batch), []
     curves = load_curves([source], metric=wanted, problem_set=options.problem_set)
     metric = curves[0].metric
     if wanted is None and metric.startswith(("best", "worst")):
@@ -240,7 +254,47 @@ def _prior(
             f"a prior must hold the metric to plan for, avg@k, but {source} holds {metric}; "
             f"add --metric {metric} to plan for that, or name another study."
         )
-    return worlds_of(curves, source, size, options.seed), curves
+    b_p = options.problems_per_batch
+    return worlds_of(curves, source, size, options.seed, b_p), curves
+
+
+def _kept(
+    options: Options, source: str | None, difficulty: str | None, chosen: Configuration | None,
+    curves: Sequence[Curve],
+) -> Kept:  # fmt: skip
+    """The recipe of the prior's runs."""
+    from isocompute.design.kept import Kept, kept_recipe
+
+    if chosen is None:
+        return Kept()
+    given = options.difficulty is not None
+    return kept_recipe(curves, source, difficulty, chosen, given=given)
+
+
+def _planner(
+    options: Options, source: str | None, difficulty: str | None, worlds: Worlds, rates: Rates,
+    budget: Budget,
+) -> Callable[[float], Configuration | None]:  # fmt: skip
+    """What `plan` makes of an amount, from the same prior."""
+    from isocompute.answers.around import PUBLISHED
+    from isocompute.answers.plan import plan_from_source
+    from isocompute.domain import Configuration
+    from isocompute.errors import RefusalError
+
+    of_panel = len(worlds.sources) == 1 and source is None
+    panel = worlds.sources[0] if of_panel else PUBLISHED[difficulty or "easy"]
+
+    def plan(amount: float) -> Configuration | None:
+        with contextlib.suppress(InputError, RefusalError):
+            found = plan_from_source(
+                source or panel, budget=replace(budget, amount=amount), rates=rates,
+                fit=worlds.fit, problems=options.problems, max_batch_size=options.max_batch,
+            ).allocation  # fmt: skip
+            if found is not None:
+                return Configuration(found.problems_per_batch, found.rollouts_per_problem)
+        return None
+
+    return plan
 
 
 def _stand_ins(trainer: Trainer, any_engine: bool) -> Notice:
@@ -256,7 +310,7 @@ def _stand_ins(trainer: Trainer, any_engine: bool) -> Notice:
 
 
 def _written(
-    options: Options, sweep: Sweep, trainer: Trainer, *, rates: Rates, **more: Any
+    options: Options, sweep: Sweep, trainer: Trainer, *, price: Price, **more: Any
 ) -> dict[str, Any]:
     """Write the study file, read it back as `run` would, and time the embedded engine."""
     from isocompute.design import write_study
@@ -265,7 +319,7 @@ def _written(
 
     path = Path(options.output)
     before = path.read_bytes() if path.is_file() else None
-    write_study(path, sweep, trainer, rates=rates, **more)
+    write_study(path, sweep, trainer, price=price, **more)
     found: dict[str, Any] = {"study": options.output, "lacks": None}
     try:
         study, found["lacks"] = planned_study(path)
@@ -275,7 +329,7 @@ def _written(
         raise
     # With a rate the cost is in GPU-hours already, of other machines than this one.
     timed = trainer.engine == "local" and found["lacks"] is None
-    if timed and rates.rollouts_per_gpu_hour is None:
+    if timed and price.rates.rollouts_per_gpu_hour is None:
         workers = os.cpu_count() or 1
         with contextlib.suppress(Exception):  # the price alone would be missing
             cost = study_cost(study, calibrate(study, seconds=_MEASURED_S), workers=workers)

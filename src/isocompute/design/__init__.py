@@ -2,6 +2,7 @@
 
 from isocompute.design.candidates import Limits
 from isocompute.design.choose import Asked, design_sweep, worlds_needed
+from isocompute.design.kept import with_recipe
 from isocompute.design.prior import Worlds, shipped_worlds, worlds_of
 from isocompute.design.simulate import Sweep
 from isocompute.design.study_file import Trainer, study_content, write_study
@@ -9,5 +10,5 @@ from isocompute.design.words import design_lines
 
 __all__ = [
     "Asked", "Limits", "Sweep", "Trainer", "Worlds", "design_lines", "design_sweep",
-    "shipped_worlds", "study_content", "worlds_needed", "worlds_of", "write_study",
+    "shipped_worlds", "study_content", "worlds_needed", "worlds_of", "with_recipe", "write_study",
 ]  # fmt: skip

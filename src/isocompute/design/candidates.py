@@ -17,6 +17,7 @@ from isocompute.design.worth import LEAST_STEPS
 from isocompute.domain import Configuration
 from isocompute.domain.text import compact
 from isocompute.errors import InputError
+from isocompute.lr_sweep import LEAST, SHARE, STEPS
 from isocompute.recipe import Recipe
 from isocompute.study.file import MOST_ROLLOUTS
 
@@ -113,15 +114,29 @@ class Limits:
             return 0.0
         return self.trained(sweep) + self.evaluated_for(sweep) + self.started_for(sweep)
 
-    def first(self, sweep: Sweep, *, swept: bool = True) -> Sweep | None:
-        """Learning rates before a sweep, or the run in its place; None: none are asked for."""
+    def tried(self, sweep: Sweep, recipe: Recipe) -> Sweep:
+        """The learning rates before a sweep, or before a run, as short as is paid for.
+
+        They take half of what the sweep may take, or as much as the fewest steps need that tell
+        rates apart.
+        """
+        batches = [n for n in self.n_F
+                   if self.max_batch is None or sweep.problems_per_batch * n <= self.max_batch]
+        usual = sweep.of_rates(recipe, batches, STEPS)
+        fixed = self.evaluated_for(usual) + self.started_for(usual)
+        paid = (SHARE * self.spend * self.budget - fixed) / self.trained(usual)
+        return sweep.of_rates(recipe, batches, min(max(int(STEPS * paid), LEAST), STEPS))
+
+    def first(self, sweep: Sweep) -> Sweep | None:
+        """Learning rates that are tried first; None: none are asked for, or none are paid for."""
         if self.recipe is None:
             return None
-        return sweep.of_rates(self.recipe, sweep.seeds if swept else 1)
+        rates = self.tried(sweep, self.recipe)
+        return rates if self.taken(rates) <= self.spend * self.budget else None
 
     def left(self, sweep: Sweep, *, swept: bool = True) -> float:
         """What the final run may take: what the runs before it leave, the sweep or none."""
-        before = self.taken(self.first(sweep, swept=swept))
+        before = self.taken(self.first(sweep))
         before += self.taken(sweep) if swept else 0.0
         return self.budget - before
 

@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from isocompute.allocation import powers_of_two
 from isocompute.answers.around import PUBLISHED_PROBLEMS
-from isocompute.answers.fit import fit_sweep
+from isocompute.answers.fit import Fit, fit_sweep
 from isocompute.domain import Curve
 from isocompute.errors import InputError, RefusalError
 from isocompute.model import Posterior, fit_posterior
@@ -32,6 +32,7 @@ SHIPPED: Mapping[str, tuple[str, ...]] = {
     for difficulty in ("easy", "hard")
 }
 SHIPPED_BP = 32
+OTHER_BP = (64, 256)  # of panels that stand alone where that B_p is asked for
 # Standard deviation, in decades, of the rollouts that another model needs for the same progress: a
 # belief. At 5M rollouts a guess without a sweep loses 0.012; with half of it 0.009, twice 0.011.
 BUDGET_SD = 0.5
@@ -60,6 +61,9 @@ class Worlds:
         longest: most rollouts of one run in those sources.
         problems: of their training set; None where it is not known.
         longest_of: most rollouts of a run by the n that those sources hold.
+        batches: the smallest and the largest of their runs, in rollouts.
+        tested_bp: all B_p of those sources.
+        fit: of an older study.
     """
 
     problems_per_batch: int
@@ -71,6 +75,9 @@ class Worlds:
     longest: float
     problems: int | None = None
     longest_of: Mapping[int, float] = field(default_factory=dict)
+    batches: tuple[int, int] | None = None
+    tested_bp: tuple[int, ...] = ()
+    fit: Fit | None = field(default=None, repr=False, compare=False)
 
     def passes(self, n: int) -> float | None:
         """Most passes that a run of this n, or the nearest one, made; None: not known."""
@@ -96,24 +103,32 @@ class Worlds:
         return replace(self, score_WFX=self.score_WFX[which])
 
 
-def shipped_worlds(difficulty: str | None, size: int, seed: int) -> Worlds:
+def shipped_worlds(
+    difficulty: str | None, size: int, seed: int, b_p: int | None = None
+) -> Worlds:
     """Worlds drawn from the published sweeps, moved along the budget and n.
 
     Args:
         difficulty: easy, hard, mixed (as hard), or None: both.
         size: how many worlds.
         seed: of everything random.
+        b_p: asked for: worlds of the panels of that B_p, where there are any.
     """
     from isocompute.sources import load_curves
 
     kinds = {"easy": ("easy",), None: ("easy", "hard")}.get(difficulty, ("hard",))
-    names = [name for kind in kinds for name in SHIPPED[kind]]
+    own = b_p if b_p in OTHER_BP else None
+    names = [name for kind in kinds for name in (
+        SHIPPED[kind] if own is None else [f"published:qwen2.5-7b-{kind}-bp{own}"])]
     rng = np.random.default_rng((seed, 11))
     luck_2W = np.clip(rng.standard_normal((2, size)), -FARTHEST, FARTHEST)
     shift_W, octaves_W = BUDGET_SD * luck_2W[0], OCTAVES_SD * luck_2W[1]
     # Dealt out in turn, so that the first worlds are a mixture, too.
     of_W = np.arange(size) % len(names)
     n_F, parts, every = _octaves(SHIPPED_N), np.empty(0), list[Curve]()
+    if own is not None:  # they hold fewer n
+        tested = {c.rollouts_per_problem for name in names for c in load_curves([name])}
+        n_F = _octaves((min(tested), max(tested)))
     for i, name in enumerate(names):
         curves = load_curves([name])
         mine = of_W == i
@@ -124,23 +139,28 @@ def shipped_worlds(difficulty: str | None, size: int, seed: int) -> Worlds:
         parts[mine] = score
         every += curves
     return Worlds(
-        problems_per_batch=SHIPPED_BP, n_F=n_F, x_X=_positions(), score_WFX=parts,
+        problems_per_batch=own or SHIPPED_BP, n_F=n_F, x_X=_positions(), score_WFX=parts,
         metric="avg@4", sources=tuple(names), **_reach(every),
         problems=PUBLISHED_PROBLEMS,
     )  # fmt: skip
 
 
 def _reach(curves: Sequence[Curve]) -> dict[str, Any]:
-    """`longest` and `longest_of` of the curves."""
+    """The fields of a prior that are read off the curves."""
     of_n = dict[int, float]()
     for c in curves:
         n = c.rollouts_per_problem
         of_n[n] = max(of_n.get(n, 0.0), float(c.rollouts_K[-1]))
-    return {"longest": max(of_n.values()), "longest_of": of_n}
+    batches = [c.configuration.batch_size for c in curves]
+    return {"longest": max(of_n.values()), "longest_of": of_n,
+            "batches": (min(batches), max(batches)),
+            "tested_bp": tuple(sorted({c.problems_per_batch for c in curves}))}  # fmt: skip
 
 
-def worlds_of(curves: Sequence[Curve], source: str, size: int, seed: int) -> Worlds:
-    """Worlds drawn from the fit of an earlier sweep, at the B_p of most of its n.
+def worlds_of(
+    curves: Sequence[Curve], source: str, size: int, seed: int, b_p: int | None = None
+) -> Worlds:
+    """Worlds drawn from the fit of an earlier sweep, at a B_p asked for, else that of most n.
 
     Beyond its data the draws are widened by its back-test, as in a plan.
 
@@ -150,7 +170,9 @@ def worlds_of(curves: Sequence[Curve], source: str, size: int, seed: int) -> Wor
     """
     tested = sorted({c.configuration for c in curves})
     of_bp = {b: [n for bp, n in tested if bp == b] for b in {c[0] for c in tested}}
-    b_p = max(of_bp, key=lambda b: (len(of_bp[b]), -b))
+    if len(of_bp.get(b_p or 0, ())) < 2:
+        b_p = max(of_bp, key=lambda b: (len(of_bp[b]), -b))
+    assert b_p is not None
     if len(of_bp[b_p]) < 2:
         raise InputError(
             f"a prior needs at least 2 n at one B_p, but {source} has {len(of_bp[b_p])}; name "
@@ -169,7 +191,7 @@ def worlds_of(curves: Sequence[Curve], source: str, size: int, seed: int) -> Wor
     return Worlds(
         problems_per_batch=b_p, n_F=n_F, x_X=_positions(), score_WFX=score_WFX,
         metric=curves[0].metric or "score", sources=(source,),
-        **_reach(curves), problems=study_facts(source).problems or logged,
+        **_reach(curves), fit=fit, problems=study_facts(source).problems or logged,
     )  # fmt: skip
 
 

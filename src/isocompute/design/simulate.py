@@ -6,6 +6,7 @@ Shape legend: K evaluations, W worlds, F values of n.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -14,7 +15,7 @@ from numpy.typing import NDArray
 from isocompute.allocation import Allocation, evaluation_index
 from isocompute.design.prior import Worlds
 from isocompute.domain import Curve
-from isocompute.lr_sweep import FACTORS, anchored_at, fewer_steps
+from isocompute.lr_sweep import FACTORS, anchored_at
 from isocompute.recipe import Recipe
 
 FloatArray = NDArray[np.float64]
@@ -94,17 +95,18 @@ class Sweep:
             first=self.first_evaluation,
         )
 
-    def of_rates(self, recipe: Recipe, seeds: int) -> Sweep:
-        """What `isocompute lr-sweep` trains of the study file of this sweep, or of its run."""
-        every = [
-            Allocation(problems_per_batch=self.problems_per_batch, rollouts_per_problem=n,
-                       steps=self.steps(n))
-            for n in self.rollouts_per_problem
-        ]  # fmt: skip
-        at = anchored_at(every, recipe)
-        steps = fewer_steps(at, self.rollouts, seeds, recipe)
+    def of_rates(self, recipe: Recipe, n_F: Sequence[int], steps: int) -> Sweep:
+        """Learning rates tried at this B_p, with the n whose batch is nearest to the recipe's.
+
+        Their runs are evaluated at both ends alone.
+        """
+        at = anchored_at([
+            Allocation(problems_per_batch=self.problems_per_batch, rollouts_per_problem=n, steps=1)
+            for n in n_F
+        ], recipe)  # fmt: skip
         one = self.single(at.rollouts_per_problem, steps * at.batch_size)
-        return replace(one, seeds=len(FACTORS) * seeds, per_octave=1)
+        return replace(one, seeds=len(FACTORS) * self.seeds, per_octave=1,
+                       first=one.rollouts_per_run)  # fmt: skip
 
 
 def evaluated_at(sweep: Sweep, n: int) -> FloatArray:

@@ -6,12 +6,14 @@ import json
 import math
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
-from isocompute.allocation import Rates
+from isocompute.answers.price import Price
+from isocompute.design.kept import Kept
 from isocompute.design.simulate import PER_OCTAVE, PROBLEMS, SAMPLES, Sweep
+from isocompute.domain import Configuration
 from isocompute.errors import InputError
 from isocompute.files import write_text
 from isocompute.problems import load_problems
@@ -52,6 +54,7 @@ class Trainer:
         difficulty: of the problem set.
         verifier: how answers are checked; None: as the file says, else exactly.
         tokens: of a response, mean; None: not known.
+        kept: what the prior's runs say of their recipe, which goes before the difficulty's.
 
     Raises:
         InputError: a validation file without one to train on.
@@ -65,6 +68,7 @@ class Trainer:
     difficulty: str = "easy"
     verifier: str | None = None
     tokens: float | None = None
+    kept: Kept = field(default_factory=Kept)
 
     def __post_init__(self) -> None:
         if self.validation is not None and self.train is None:
@@ -74,9 +78,14 @@ class Trainer:
 
     @property
     def cut(self) -> int | None:
-        """Tokens at which responses are cut: twice the mean and more; None: by the engine."""
+        """Tokens at which responses are cut: as in the runs, else twice the mean and more.
+
+        None: by the engine.
+        """
         if self.engine not in _CUT:
             return None
+        if self.kept.response_limit is not None:
+            return self.kept.response_limit
         usual = _CUT[self.engine][1]
         return max(usual, 1 << math.ceil(math.log2(2 * (self.tokens or 1.0))))
 
@@ -84,7 +93,9 @@ class Trainer:
     def is_cut_later(self) -> bool:
         """Whether responses are longer than where they are cut usually."""
         brings_its_own = self.engine == "trl" and self.model is None
-        return self.cut is not None and not brings_its_own and self.cut > _CUT[self.engine][1]
+        if self.cut is None or brings_its_own or self.kept.response_limit is not None:
+            return False
+        return self.cut > _CUT[self.engine][1]
 
     @property
     def slices(self) -> int:
@@ -98,10 +109,10 @@ class Trainer:
 
     @property
     def recipe(self) -> Recipe | None:
-        """Whose learning rate is to be measured first; None: that of a stand-in is known."""
+        """What is trained with, of a model of one's own; None: a stand-in's is known."""
         if self.train is None and self.model is None:
             return None
-        return Recipe.for_difficulty(cast("Difficulty", self.difficulty))
+        return Recipe.for_difficulty(cast("Difficulty", self.difficulty), **self.kept.words)
 
     @property
     def problems(self) -> int | None:
@@ -128,7 +139,7 @@ def write_study(path: str | Path, sweep: Sweep, trainer: Trainer, **more: Any) -
         path: the YAML file.
         sweep: what to train.
         trainer: with what.
-        more: final, tried, problems, rates: see `study_content`.
+        more: final, tried, problems, price: see `study_content`.
 
     Raises:
         InputError: problem files that cannot be read.
@@ -146,7 +157,7 @@ def write_study(path: str | Path, sweep: Sweep, trainer: Trainer, **more: Any) -
 
 
 def study_content(path: Path, sweep: Sweep, trainer: Trainer, *, final: float | Sweep,
-                  problems: int | None, rates: Rates, tried: Sweep | None = None,
+                  problems: int | None, price: Price, tried: Sweep | None = None,
                   ) -> dict[str, Any]:  # fmt: skip
     """The words of the study file; see `write_study`.
 
@@ -155,19 +166,19 @@ def study_content(path: Path, sweep: Sweep, trainer: Trainer, *, final: float | 
         sweep: what to train, at most: the sweep is adaptive and freezes what cannot matter.
         trainer: with what.
         final: rollouts of the run that is planned with it, or the run to train in its place.
-        tried: the learning rates before such a run.
+        tried: the learning rates before either.
         problems: D: so many of the training problems; None: all.
-        rates: to be kept with the study.
+        price: whose rates are kept with the study.
     """
-    recipe: dict[str, Any] = {"difficulty": trainer.difficulty}
+    recipe: dict[str, Any] = {"difficulty": trainer.difficulty, **trainer.kept.words}
     # Of the shipped model alone: its learning rate would ruin a model of a billion parameters.
     if trainer.train is None and trainer.model is None and trainer.engine != "verl":
         recipe |= _RECIPE_OF_THE_WORLD
-    known = {name: value for name, value in vars(rates).items() if value is not None}
     alone = final if isinstance(final, Sweep) else None
     trained = alone or sweep
+    known = _rates(price, trained, tried)
     # Rates are not tried at the batch of the run: at n = 512 they would take a third of it.
-    at: dict[str, Any] = {} if alone is None or tried is None else {
+    at: dict[str, Any] = {} if tried is None else {
         "lr_sweep": {"rollouts_per_problem": tried.rollouts_per_problem[0],
                      "steps": tried.steps(tried.rollouts_per_problem[0])}}  # fmt: skip
     return {
@@ -176,25 +187,54 @@ def study_content(path: Path, sweep: Sweep, trainer: Trainer, *, final: float | 
         "problems": _problems(path.parent, trainer, problems),
         "recipe": recipe,
         "grid": {
-            "problems_per_batch": sweep.problems_per_batch,
+            "problems_per_batch": trained.problems_per_batch,
             "rollouts_per_problem": list(trained.rollouts_per_problem),
             "seeds": trained.seeds,
         },
         "budget": trained.rollouts_per_run,
         "evaluation": {
-            "samples": SAMPLES, "per_octave": PER_OCTAVE, "first": sweep.first_evaluation,
+            "samples": SAMPLES, "per_octave": PER_OCTAVE, "first": trained.first_evaluation,
         },
         **({"rates": known} if known else {}),
         **({"adaptive": {"target": int(final), "spend": sweep.rollouts}}
-           if not isinstance(final, Sweep) else at),
+           if not isinstance(final, Sweep) else {}),
+        **at,
     }  # fmt: skip
+
+
+def _rates(price: Price, trained: Sweep, tried: Sweep | None) -> dict[str, Any]:
+    """What rollouts cost: one rate for all, and that of each batch where they differ."""
+    runs = {
+        (Configuration(part.problems_per_batch, n), part.steps(n) * part.problems_per_batch * n)
+        for part in (trained, tried) if part is not None for n in part.rollouts_per_problem
+    }  # fmt: skip
+    usual = price.of(*{c for c, _ in runs if c.rollouts_per_problem in
+                       trained.rollouts_per_problem})  # fmt: skip
+    rows = list[dict[str, Any]]()
+    for c, rollouts in sorted(runs):
+        own = price.of(c, rollouts=rollouts)
+        rows.append({**c._asdict(), "rollouts": rollouts, **_known(
+            tokens_per_rollout=own.tokens_per_rollout,
+            rollouts_per_gpu_hour=own.rollouts_per_gpu_hour)})  # fmt: skip
+    differ = any(row.get(name) != value for row in rows for name, value in vars(usual).items()
+                 if name in ("tokens_per_rollout", "rollouts_per_gpu_hour"))  # fmt: skip
+    words: dict[str, Any] = {**_known(**vars(usual)), **({"by_batch": rows} if differ else {})}
+    if usual.rollouts_per_gpu_hour is not None:
+        words |= _known(gpu_hours_per_start=price.start)
+        words |= {"evaluations_timed": True} if price.clocked else {}
+    return words
+
+
+def _known(**values: float | None) -> dict[str, float]:
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def _engine_options(trainer: Trainer) -> dict[str, Any]:
     options: dict[str, Any] = {"model": trainer.model or _MODELS[trainer.engine]}
     if trainer.engine == "trl" and trainer.model is not None:
         options["max_new_tokens"] = trainer.cut  # a shipped model brings its own
-    if trainer.engine == "verl" and trainer.is_cut_later:
+    kept = trainer.kept.response_limit is not None
+    if trainer.engine == "verl" and (trainer.is_cut_later or kept):
         options["max_response_tokens"] = trainer.cut
     if trainer.engine == "trl" and (trainer.gpus or 1) > 1:
         options["processes"] = trainer.gpus

@@ -15,11 +15,13 @@ Row = Mapping[str, Any]
 WIDTH, LINES = 80, 12
 _LABEL = 8  # columns of the names at the left
 _SEEN, _NO_ERROR = 0.005, 0.0005  # what rounds to 0% and to 0.000 is not printed
+_MODEL = "Qwen2.5-7B"  # of the shipped sweeps
 # In lines of their own.
 _SAID = ("no_sweep", "passes_over_data", "stand_ins", "prior_alone", "difficulty_of_file",
-         "bp_of_problems")  # fmt: skip
+         "bp_of_problems", "bp_of_prior", "prior_of_others", "rates_unpaid")  # fmt: skip
 # What speaks against the answer, gravest first: one stands right below it.
-_AGAINST = ("passes_beyond_prior", "problems_fewer_than_prior", "beyond_prior")
+_AGAINST = ("passes_beyond_prior", "problems_fewer_than_prior", "beyond_prior",
+            "rate_of_another_batch")  # fmt: skip
 
 
 def design_lines(d: Row, *, why: bool = False) -> list[str]:
@@ -34,9 +36,10 @@ def design_lines(d: Row, *, why: bool = False) -> list[str]:
 
 def _screen(d: Row, *, why: bool) -> list[str]:
     rows = {
-        "Answer": _answer(d), "Caution": _caution(d), "Unsure": _unsure(d), "As good": _as_good(d),
-        "Cost": _cost_rows(d), "Worth": _row("Worth", _worth(d)), "Passes": _passes(d),
-        "Batch": _batch(d), "Set": _set(d), "Time": _time(d), "Note": [], "Do": _written(d),
+        "Answer": _answer(d), "Caution": _caution(d), "As good": _as_good(d),
+        "Cost": _cost_rows(d), "Worth": _row("Worth", _worth(d)), "Recipe": _recipe(d),
+        "Passes": _passes(d), "Batch": _batch(d), "Set": _set(d), "Time": _time(d), "Note": [],
+        "Do": _written(d),
     }  # fmt: skip
 
     def lines() -> list[str]:
@@ -55,7 +58,7 @@ def _screen(d: Row, *, why: bool) -> list[str]:
     if not rows["Note"] and rows["Caution"] and (left := len(_others(d))):
         rows["Caution"] = _caution(d, f" ({left} more: --why)")
     # In the order in which they give way.
-    last = {"Unsure": _unsure(d, short=True), "Set": [], "Caution": _caution(d)}
+    last = {"Set": [], "Recipe": _recipe(d, brief=True), "Caution": _caution(d)}
     for name, shorter in last.items():
         if len(lines()) > LINES:
             rows[name] = shorter
@@ -74,17 +77,20 @@ def _answer(d: Row) -> list[str]:
     return _row("Sweep", f"{runs}, up to {compact(sweep['rollouts_per_run'])} rollouts each")
 
 
-def _unsure(d: Row, *, short: bool = False) -> list[str]:
-    """That "no sweep" is an answer for a model like the prior's."""
-    said = [one for one in d["notices"] if _is_unsure(d, one)]
-    text = [f"{one['text']} {one['remedy']}" for one in said]
-    if short:
-        text = ["for a model unlike the prior's; a sweep tells which n is best there"] * len(said)
-    return _row("Unsure", text[0]) if text else []
-
-
-def _is_unsure(d: Row, one: Row) -> bool:
-    return bool(d["answer"] == "no_sweep" and one["code"] == "prior_of_others")
+def _recipe(d: Row, *, brief: bool = False) -> list[str]:
+    """That it is the runs' own, and what they do not say."""
+    of = d.get("recipe")
+    if not of:
+        return []
+    names = {"learning_rate": "lr", "kl_coef": "KL", "entropy_coef": "entropy"}
+    said = [f"{short} {of['words'][word]:g}".replace("e-0", "e-")
+            for word, short in names.items() if word in of["recorded"]]  # fmt: skip
+    said += [f"responses to {of['response_limit']:,}"] if of["response_limit"] else []
+    unsaid = [names.get(word, word.replace("_", " ")) for word in of["unsaid"]]
+    left = f"; not logged, so default: {', '.join(unsaid)}" if unsaid else ""
+    if brief and unsaid:
+        left = f"; {len(unsaid)} words not logged: --json"
+    return _row("Recipe", f"as in the runs ({', '.join(said)}){left}")
 
 
 def _cost_rows(d: Row) -> list[str]:
@@ -108,8 +114,9 @@ def _passes(d: Row) -> list[str]:
 
 
 def _batch(d: Row) -> list[str]:
-    """B_p, where few problems bound it."""
-    said = [one["text"] for one in d["notices"] if one["code"] == "bp_of_problems"]
+    """B_p, where few problems bound it, or the prior has another."""
+    said = [one["text"] for one in d["notices"]
+            if one["code"] in ("bp_of_problems", "bp_of_prior")]  # fmt: skip
     return _row("Batch", said[0]) if said else []
 
 
@@ -162,6 +169,8 @@ def _written(d: Row) -> list[str]:
         file = d["study"] or "study.yaml"
         rate = f"isocompute lr-sweep {file}" if d["study"] else "the learning rate (write -o FILE)"
         lines += _command("First", rate, _drawn(d, d["lr_sweep"]))
+    for one in (x for x in d["notices"] if x["code"] == "rates_unpaid"):
+        lines += _row("Rate", f"{one['text']} {one['remedy']}")
     if d["study"] is not None:
         command = f"isocompute run {d['study']}"
         of_sweep = d["written"] == "sweep"
@@ -182,7 +191,7 @@ def _others(d: Row) -> list[Row]:
     """The notices that no other line says, cautions first."""
     against = _against(d)
     notes = [one for one in d["notices"]
-             if one["code"] not in _SAID and one is not against and not _is_unsure(d, one)]
+             if one["code"] not in _SAID and one is not against]
     return sorted(notes, key=lambda one: one["level"] != "caution")
 
 
@@ -202,7 +211,9 @@ def _why(d: Row) -> list[str]:
     after, none, guesses = worth["after"], worth["without"], worth["guesses"]
     listed = ", ".join(map(str, sweep["rollouts_per_problem"]))
     n = none["rollouts_per_problem"]
-    said = [
+    said = [] if worth.get("across_models") is None else [
+        f"In worlds like the published sweeps of {_MODEL}, which flatter both:"]  # fmt: skip
+    said += [
         f"Without a sweep: n = {n} loses {none['loss']:.3f} of score on average to the n that is "
         "best in each of the simulated worlds.",
         f"After the sweep: {after['loss']:.3f}. A plan then knows its runs alone and takes one of "
@@ -303,12 +314,18 @@ def _rate(d: Row, part: Row) -> str:
 
 def _worth(d: Row) -> str:
     worth, sweep = d["worth"], d["sweep"]
-    after, none = worth["after"], worth["without"]
+    after, none, across = worth["after"], worth["without"], worth.get("across_models")
     if d["answer"] != "sweep":
         listed = ", ".join(map(str, sweep["rollouts_per_problem"]))
         took = _drawn(d, {**sweep, "hours": None}).replace(" of the budget", "")
-        return (f"score lost to the best n: {_loss(none)}; with a sweep of n = {listed} ({took}), "
-                f"{_too_little(d)}, {_loss(after)}")  # fmt: skip
+        other = f"with a sweep of n = {listed} ({took}), {_too_little(d)}"
+        if across is not None:
+            why = _too_little(d).replace("which", "it", 1).replace("whose", "its", 1)
+            return f"{_across(across)}. Here a sweep of n = {listed} ({took}) does not pay: {why}"
+        return f"score lost to the best n: {_loss(none)}; {other}, {_loss(after)}"
+    if across is not None:
+        return (f"{_across(across)}. If yours is like the prior's, this sweep saves "
+                f"{_loss(worth['gain'])} over guessing n = {none['rollouts_per_problem']}")
     guessed = f"{_loss(none)} with the guess n = {none['rollouts_per_problem']}"
     scaled = [
         f"{words}: {worth[key]['loss']:.3f}"
@@ -317,6 +334,14 @@ def _worth(d: Row) -> str:
     ]
     aside = f" ({', '.join(scaled)})" if scaled else ""
     return f"score lost against the best n: {_loss(after)} after the sweep{aside}, {guessed}"
+
+
+def _across(across: Row) -> str:
+    """The one number of the headline: what was found, not what the prior alone foretells."""
+    less = across["after"] != across["without"]
+    after = f"{across['after']:.3f}" if less else "as much"
+    return (f"in tests on models unlike the prior's a guessed n lost {across['without']:.3f} of "
+            f"score to the best n, n after a sweep {after}")  # fmt: skip
 
 
 def _too_little(d: Row) -> str:

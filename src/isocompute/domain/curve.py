@@ -77,6 +77,7 @@ class Curve:
         start_s: seconds in which its trainer starts and ends, once for each of its slices.
         trained_on: problems that it trained on, where the log counts its passes over them.
         micro_batch: completions per device and micro-step; None where it is not said.
+        response_limit: tokens at which responses are cut; None where it is not said.
         rate_left: the learning rate at its end over the largest; None where it is not logged.
         score_range: what its scores could be where they were read, before they became 0..1.
         key: what the log calls its scores; "" where that is not known.
@@ -109,6 +110,7 @@ class Curve:
     start_s: float | None = None
     trained_on: int | None = None
     micro_batch: int | None = None
+    response_limit: int | None = None
     rate_left: float | None = None
     score_range: tuple[float, float] = (0.0, 1.0)
     key: str = ""

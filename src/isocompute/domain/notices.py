@@ -250,9 +250,17 @@ TABLES: Mapping[str, Mapping[str, Template]] = {
         "problems_fewer_than_prior": _caution(
             "{problems:k} problems are far fewer than the prior's {known:k}; smaller n may win.",
             "Trust a sweep on yours (--sweep) more than this worth."),
-        "bp_of_prior": _note(
-            "The sweep uses B_p = {bp}, but the prior comes from B_p = {known}.",
+        "bp_of_prior": _caution(
+            "Nothing is known of B_p = {bp}: losses are those of B_p = {known}.",
             "{do} for that B_p."),
+        "rate_of_another_batch": _caution(
+            "Your rate may not hold for batches of {batch:k} rollouts, far {than} than the prior's "
+            "({low:k} to {high:k}): an update keeps fixed seconds.",
+            "Time ten updates of that batch."),
+        "rates_unpaid": _caution(
+            "To try seven learning rates would take {share:.0%} of the budget, more than a sweep "
+            "may ({spend:.0%}).",
+            "Set recipe.learning_rate to one of a run of yours, or raise --spend."),
         "bp_of_problems": _note(
             "B_p = {bp}, the most that {problems} problems fill; the prior comes from B_p = "
             "{known}.",

@@ -16,6 +16,7 @@ from isocompute.domain import Curve
 from isocompute.errors import InputError
 from isocompute.importers.asking import first_error, require_configuration
 from isocompute.importers.doubts import refuse_doubts
+from isocompute.importers.reading import whole
 from isocompute.importers.recorded import recorded_numbers
 from isocompute.importers.runs import ImportedRun, Series
 from isocompute.importers.scale import MOST_ROLLOUTS
@@ -381,7 +382,7 @@ def _curve(run: ImportedRun, s: Series, keep: NDArray[np.bool_], label: str) -> 
         steps_assumed=any(line.endswith(ASSUMED) for line in told.inferred),
         gpus=round(timed / seconds) if timed and seconds else None,
         trained_on=round(each / run.rollouts_per_problem / of) if of and each > 0 else None,
-        micro_batch=told.micro_batch,
+        micro_batch=told.micro_batch, response_limit=whole(told.facts.get("max_response_length")),
         rate_left=told.rates[0] / told.rates[1] if told.rates else None,
     )
 

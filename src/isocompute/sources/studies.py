@@ -200,6 +200,7 @@ class StudyFacts(NamedTuple):
     file: str | None = None  # that extends the study; None: nothing of isocompute adds to the runs
     problems: int | None = None  # of their largest training set
     rates: Mapping[str, float] = {}  # what the study file says of costs
+    response_limit: int | None = None  # tokens at which responses are cut, where it says so
 
 
 def study_facts(source: str) -> StudyFacts:
@@ -222,6 +223,9 @@ def study_facts(source: str) -> StudyFacts:
         file=shlex.quote(str(beside)) if beside.is_file() else "STUDY.yaml",
         problems=max(int(spec["train"]["size"]) for spec in specs),
         rates=rates,
+        response_limit=max((int(spec["engine_options"].get(word) or 0) for spec in specs
+                            for word in ("max_new_tokens", "max_response_tokens")), default=0)
+        or None,
     )
 
 

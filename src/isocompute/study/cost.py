@@ -110,11 +110,10 @@ def study_cost(
         calibration: measured seconds and tokens; None leaves time out.
         workers: runs at once.
     """
-    rates, drawn = study.rates, study.rollouts + study.evaluation_rollouts
-    per_rollout = rates.tokens_per_rollout
-    if per_rollout is None and calibration is not None:
-        per_rollout = calibration.tokens_per_rollout
-    known = rates.cost(drawn)
+    known = _by_rates(study)
+    if known["tokens"] is None and calibration is not None:
+        drawn = study.rollouts + study.evaluation_rollouts
+        known["tokens"] = drawn * calibration.tokens_per_rollout
     worker_s = wall_s = None
     if calibration is not None:
         seconds = [run_seconds(study, spec, calibration) for spec in study.runs]
@@ -123,9 +122,29 @@ def study_cost(
     return Cost(
         runs=len(study.runs), rollouts=study.rollouts,
         evaluation_rollouts=study.evaluation_rollouts,
-        tokens=None if per_rollout is None else drawn * per_rollout, worker_s=worker_s,
-        wall_s=wall_s, gpu_hours=known["gpu_hours"], usd=known["usd"],
+        worker_s=worker_s, wall_s=wall_s, **known,
     )  # fmt: skip
+
+
+def _by_rates(study: Study) -> dict[str, float | None]:
+    """Tokens, GPU-hours and money of every run at its own rates, starts included where known."""
+    by_batch, parts = study.rates_by_batch, list[dict[str, float | None]]()
+    for spec in study.runs:
+        rates = by_batch.at(spec.allocation, study.rates)
+        trained = spec.allocation.rollouts
+        drawn = trained + spec.evaluations * spec.evaluation_rollouts
+        paid = rates.cost(trained if by_batch.evaluations_timed else drawn)
+        parts.append({**paid, "tokens": rates.cost(drawn)["tokens"]})
+    total = {
+        name: None if any(one[name] is None for one in parts) else sum(one[name] or 0.0
+                                                                      for one in parts)
+        for name in parts[0]
+    }  # fmt: skip
+    starts = sum(len(study.slice_steps(spec.allocation.steps)) for spec in study.runs)
+    hours = starts * (by_batch.gpu_hours_per_start or 0.0)
+    for name, each in (("gpu_hours", 1.0), ("usd", study.rates.usd_per_gpu_hour or 0.0)):
+        total[name] = None if total[name] is None else (total[name] or 0.0) + hours * each
+    return total
 
 
 def run_seconds(study: Study, spec: RunSpec, calibration: Calibration) -> float:

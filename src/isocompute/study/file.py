@@ -29,6 +29,7 @@ from isocompute.problems import (
 )
 from isocompute.recipe import Recipe
 from isocompute.study.adaptive import Bounds
+from isocompute.study.rates import BatchRate, RatesByBatch
 from isocompute.study.schema import Grid, Powers, ProblemFile, StudyFile, parse_study
 from isocompute.study.spec import RunSpec
 from isocompute.study.sweep import DOUBLING, Limits, Study
@@ -196,7 +197,7 @@ class _Loader:
 
 
 def _expand(file: StudyFile, content: Mapping[str, Any], name: str, load: _Loader) -> Study:
-    rates = Rates(**file.rates.model_dump())
+    rates = Rates(**file.rates.model_dump(include={f.name for f in fields(Rates)}))
     rollouts = int(rates.rollouts(parse_budget(str(file.budget))))
     if rollouts > MOST_ROLLOUTS:
         raise InputError(
@@ -232,8 +233,17 @@ def _expand(file: StudyFile, content: Mapping[str, Any], name: str, load: _Loade
     if file.adaptive is not None and "slices" not in file.model_fields_set:
         slices = DOUBLING
     return Study(name=name, runs=runs, limits=Limits(**file.limits.model_dump()), slices=slices,
-                 rates=rates, adaptive=_bounds(file, rates, rollouts),
+                 rates=rates, rates_by_batch=_rates_by_batch(file),
+                 adaptive=_bounds(file, rates, rollouts),
                  rates_at=_rates_at(file, allocations[0]), source=content)  # fmt: skip
+
+
+def _rates_by_batch(file: StudyFile) -> RatesByBatch:
+    said = file.rates
+    return RatesByBatch(
+        known=[BatchRate(**one.model_dump()) for one in said.by_batch],
+        gpu_hours_per_start=said.gpu_hours_per_start, evaluations_timed=said.evaluations_timed,
+    )  # fmt: skip
 
 
 def _allocations(grid: Grid, rollouts: int) -> list[Allocation]:

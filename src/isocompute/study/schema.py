@@ -127,12 +127,25 @@ class LimitsSection(_Section):
     retries: Whole = 2
 
 
+class BatchRateSection(_Section):
+    """What a rollout costs at one batch; see `isocompute.study.rates.BatchRate`."""
+
+    problems_per_batch: Count
+    rollouts_per_problem: Count
+    rollouts: Annotated[Number, Field(gt=0)] | None = None
+    tokens_per_rollout: Annotated[Number, Field(gt=0)] | None = None
+    rollouts_per_gpu_hour: Annotated[Number, Field(gt=0)] | None = None
+
+
 class RatesSection(_Section):
     """What a rollout costs; see `isocompute.allocation.Rates`."""
 
     tokens_per_rollout: Annotated[Number, Field(gt=0)] | None = None
     rollouts_per_gpu_hour: Annotated[Number, Field(gt=0)] | None = None
     usd_per_gpu_hour: Annotated[Number, Field(gt=0)] | None = None
+    by_batch: list[BatchRateSection] = Field(default_factory=list)
+    gpu_hours_per_start: Annotated[Number, Field(ge=0)] | None = None
+    evaluations_timed: bool = False
 
 
 class LrSweepSection(_Section):
@@ -265,5 +278,6 @@ def _is_branch(part: int | str) -> bool:
 
 def _words() -> set[str]:
     sections = (StudyFile, Problems, ProblemFile, Powers, Grid, Evaluation, LimitsSection,
-                RatesSection, RecipeSection, AdaptiveSection, LrSweepSection)  # fmt: skip
+                RatesSection, BatchRateSection, RecipeSection, AdaptiveSection,
+                LrSweepSection)  # fmt: skip
     return {name for section in sections for name in section.model_fields}

@@ -11,6 +11,7 @@ from isocompute.allocation import Allocation, Rates
 from isocompute.domain import Configuration
 from isocompute.errors import InputError
 from isocompute.study.adaptive import Bounds, Grid
+from isocompute.study.rates import RatesByBatch
 from isocompute.study.spec import RunSpec
 
 # Of an adaptive sweep: its first look is at a 32nd of the budget, where the seven n of a planted
@@ -64,6 +65,7 @@ class Study:
             slice before any run starts the next, so that an interrupted sweep is already a
             usable one at a smaller budget.
         rates: what a rollout costs, where it is known.
+        rates_by_batch: what it costs at some batches, where it was measured.
         adaptive: bounds of a sweep that looks at its curves after each slice and decides what to
             train next; None: every run goes to its end.
         rates_at: where learning rates are tried; None: at a batch of the grid.
@@ -79,6 +81,7 @@ class Study:
     limits: Limits = field(default_factory=Limits)
     slices: tuple[float, ...] = (0.125, 0.25, 0.5, 1.0)
     rates: Rates = field(default_factory=Rates)
+    rates_by_batch: RatesByBatch = field(default_factory=RatesByBatch)
     adaptive: Bounds | None = None
     rates_at: Allocation | None = None
     source: Mapping[str, Any] = field(default_factory=dict)

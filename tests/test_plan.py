@@ -830,10 +830,10 @@ def test_n_that_are_not_told_apart_are_said_first_and_which_to_take() -> None:
     assert d["not_told_apart"] == {
         "rollouts_per_problem": [16, 64, 256], "take": 16, "why": "any"}  # fmt: skip
     lines = advice_lines(d)
-    assert lines[1] == "  n          16, 64 and 256 are not told apart: the choice is free"
+    assert lines[1] == "  n          16, 64 and 256 are not told apart: any of them may be best"
     assert d["verdict"]["reason"] == text(d, "n_not_told_apart")
     today = plan_budget(fit, AT, current=64).document
-    assert advice_lines(today)[1].endswith("are not told apart: you may stay at n = 64")
+    assert advice_lines(today)[1].endswith("are not told apart: today's 64 may be best, too")
     far = plan_budget(fit, 4 * AT).document  # beyond the data: it is still what decides
     assert far["verdict"]["reason"].startswith("n = 16, 64, 256 are not told apart")
     fake: Any = fit.posterior
@@ -846,7 +846,7 @@ def test_n_that_are_not_told_apart_are_said_first_and_which_to_take() -> None:
     assert plan_budget(planted(), AT).document["not_told_apart"] is None
     many = {**today["not_told_apart"], "rollouts_per_problem": [2**i for i in range(3, 12)]}
     assert advice_lines({**today, "not_told_apart": many})[1] == (
-        "  n          9 n from 8 to 2048 are not told apart: you may stay at n = 64")
+        "  n          9 n from 8 to 2048 are not told apart: today's 64 may be best, too")
 
 
 def test_seeds_that_tell_n_apart_come_before_a_run_beyond_their_edge() -> None:

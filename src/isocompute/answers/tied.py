@@ -40,9 +40,9 @@ def open_words(d: Mapping[str, Any], room: int = 67) -> str:
     if not found or any(one["code"] == "law_of_another_model" for one in d["notices"]):
         return ""
     n = [*map(str, found["rollouts_per_problem"])]
-    take = {"today": f"you may stay at n = {found['take']}",
+    take = {"today": f"today's {found['take']} may be best, too",
             "cheapest": f"n = {found['take']} is the cheapest",
-            "any": "the choice is free"}[found["why"]]  # fmt: skip
+            "any": "any of them may be best"}[found["why"]]  # fmt: skip
     forms = [f"{which} are not told apart: {take}" for which in (
         f"{', '.join(n[:-1])} and {n[-1]}", f"{len(n)} n from {n[0]} to {n[-1]}")]  # fmt: skip
     return next((one for one in forms if len(one) <= room), forms[-1])

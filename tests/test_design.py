@@ -133,7 +133,7 @@ def test_no_sweep_is_the_answer_where_it_can_tell_nothing(monkeypatch: Any) -> N
     others = documented([notice("prior_of_others", model="Qwen2.5-7B-Instruct", lost=0.018)])
     across = {**d["worth"], "across_models": {"without": 0.018, "after": 0.018}}
     text = " ".join(" ".join(design_lines({**d, **others, "worth": across})).split())
-    found = "a guessed n lost 0.018 of score to the best n, n after a sweep as much."
+    found = "a guessed n lost 0.018 of score to the best n, an n found by a sweep as much."
     assert f"Worth in tests on models unlike the prior's {found} Here a sweep of n = " in text
     assert "does not pay: it costs more than it finds" in text
     assert "0.00" not in text
@@ -1177,7 +1177,7 @@ def test_hours_on_a_clock_and_what_all_takes_of_the_budget(
         assert '"nodes": 2, "gpus_per_node": 8' in Path("s.yaml").read_text()
     assert shown[0] == shown[1]
     words = " ".join(shown[0].split())
-    assert " GPU-hours, 13 days (your rate, starts of verl apart); with First " in words
+    assert " GPU-hours, 13 days (your rate, starts of verl apart); with the learning rate " in words
     assert f"{d['lr_sweep']['hours']:.0f} hours, " in shown[0]
     assert main(["design", "--budget", "5376gpuh", *rate]) == 0  # on how many is not known
     assert " days" not in capsys.readouterr().out
@@ -1216,4 +1216,4 @@ def test_why_a_sweep_loses_more_is_said_in_a_clause(monkeypatch: Any) -> None:
     d["worth"]["after"]["largest_n"] = 512
     assert "which does not try n = 512" in " ".join(" ".join(design_lines(d)).split())
     d["sweep"]["rollouts_per_problem"].append(512)
-    assert "whose runs are too short" in " ".join(" ".join(design_lines(d)).split())
+    assert "whose runs are too short to tell" in " ".join(" ".join(design_lines(d)).split())

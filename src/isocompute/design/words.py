@@ -250,7 +250,7 @@ def _total(d: Row) -> str:
     off = (found.get("off") or 0.0) if unit in ("gpu_hours", "usd") else 0.0
     ends = [compact(amount * (1 - off)), compact(amount * (1 + off))]
     said = form.format(" to ".join(dict.fromkeys(ends)), compact(d["budget"]["amount"]))
-    return f"; {'in all' if d['answer'] == 'sweep' else 'with First'} {said}"
+    return f"; {'in all' if d['answer'] == 'sweep' else 'with the learning rate'} {said}"
 
 
 def _row(name: str, text: str) -> list[str]:
@@ -341,7 +341,7 @@ def _across(across: Row) -> str:
     less = across["after"] != across["without"]
     after = f"{across['after']:.3f}" if less else "as much"
     return (f"in tests on models unlike the prior's a guessed n lost {across['without']:.3f} of "
-            f"score to the best n, n after a sweep {after}")  # fmt: skip
+            f"score to the best n, an n found by a sweep {after}")  # fmt: skip
 
 
 def _too_little(d: Row) -> str:
@@ -354,7 +354,7 @@ def _too_little(d: Row) -> str:
         return f"which cannot reach n = {n}"
     if n not in sweep["rollouts_per_problem"]:
         return f"which does not try n = {n}"
-    return "whose runs are too short"
+    return "whose runs are too short to tell"
 
 
 def _loss(row: Row) -> str:

@@ -113,17 +113,17 @@ def two_paces(folder: Path) -> Layout:
 
 
 def steps_per_generation(folder: Path) -> Layout:
-    """TRL draws one batch for two optimizer steps; a step is half of what is generated at once."""
+    """TRL draws one batch for two optimizer steps: they are one update."""
     for n in SIZES:
-        args = {"num_generations": n, "per_device_train_batch_size": 4, "num_iterations": 1,
-                "gradient_accumulation_steps": B_P * n // 8, "max_steps": UPDATES,
+        args = {"num_generations": n, "per_device_train_batch_size": 2, "num_iterations": 1,
+                "gradient_accumulation_steps": B_P * n // 8, "max_steps": 2 * UPDATES,
                 "steps_per_generation": 2 * (B_P * n // 8), "eval_steps": EVERY}
         history: list[dict[str, Any]] = []
-        for step in range(1, UPDATES + 1):
+        for step in range(1, 2 * UPDATES + 1):
             history.append({"step": step, "reward": 0.1, "completions/mean_length": LENGTH,
-                            "num_tokens": B_P * n * (LENGTH + 10) * ((step + 1) // 2 * 2)})
-            if step % EVERY == 0:
-                history.append({"step": step, "eval_reward": score(n, step)})
+                            "num_tokens": B_P * n * (LENGTH + 10) * ((step + 1) // 2)})
+            if step % (2 * EVERY) == 0:
+                history.append({"step": step, "eval_reward": score(n, step // 2)})
         run = folder / f"run{n}"
         lines(run / "log.jsonl", history)
         (run / "args.json").write_text(json.dumps({**args, "global_world_size": 2}))

@@ -367,12 +367,33 @@ def test_configurations_of_the_trainers() -> None:
                           "seed": 1})[:4] == (8, 4, None, 1)
     trl = {"num_generations": 8, "gradient_accumulation_steps": 4, "generation_batch_size": 64}
     assert configuration(trl)[:2] == (8, 8)
-    # half of what one generation gives is used per update
-    assert configuration(trl | {"steps_per_generation": 8})[:2] == (4, 8)
-    reused = configuration(trl | {"num_iterations": 2})
-    assert (reused.problems_per_batch, reused.updates_per_batch) == (8, 2)
-    assert "every batch is used for 2 updates" in reused.notes[0]
+    reused = configuration(trl | {"num_iterations": 2, "max_steps": 9})
+    assert (reused.problems_per_batch, reused.ticks, reused.steps) == (8, 2, 5)
+    assert "a batch of rollouts serves 2 steps" in reused.notes[0]
     assert refills({"algorithm.filter_groups.enable": True}) == "algorithm.filter_groups.enable"
+
+
+@pytest.mark.parametrize(("per_generation", "iterations", "b_p", "ticks"), [
+    (4, 1, 8, 1), (8, 1, 8, 2), (8, 3, 8, 6), (16, 2, 8, 8),  # a batch serves several steps
+    (2, 1, 16, 1), (1, 2, 16, 1), (2, 2, 8, 1),  # a step takes several, or one twice
+    (6, 1, 5, 1),  # one and a half steps: 5.33 problems in each are no batch
+])  # fmt: skip
+def test_a_batch_of_trl_is_what_is_drawn_at_once(
+    per_generation: int, iterations: int, b_p: int, ticks: int
+) -> None:
+    said = {"num_generations": 8, "gradient_accumulation_steps": 4, "generation_batch_size": 64,
+            "steps_per_generation": per_generation, "num_iterations": iterations}  # fmt: skip
+    found = configuration(said)
+    assert (found.problems_per_batch, found.ticks) == (None if b_p == 5 else b_p, ticks)
+
+
+def test_a_batch_of_trl_by_its_processes() -> None:
+    said = {"num_generations": 8, "gradient_accumulation_steps": 2, "generation_batch_size": 64,
+            "per_device_train_batch_size": 4}  # fmt: skip
+    (note,) = configuration(said).notes
+    assert note.startswith("B_p is 8 (generation_batch_size / 8)")
+    found = configuration(said | {"num_processes": 2})
+    assert (found.problems_per_batch, found.ticks) == (8, 4)
 
 
 def test_labels_keep_estimators_apart() -> None:

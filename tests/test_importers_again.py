@@ -140,7 +140,7 @@ def test_times_without_a_number_of_gpus_are_pointed_out(tmp_path: Path, capsys: 
     path = str(log(tmp_path / "a.csv"))
     line = ["import", path, "-o", str(tmp_path / "s"), "--set", "rollouts_per_problem=8",
             "--set", "problems_per_batch=32"]  # fmt: skip
-    said = "GPU-hours: times are logged, but not on how many GPUs; add --set gpus=8"
+    said = "GPU-hours: times are logged, but not on how many GPUs; add --set gpus=GPUS"
     assert main(line) == 0
     assert said in capsys.readouterr().out
     assert main([*line, "--set", "gpus=4"]) == 0

@@ -76,14 +76,6 @@ def holds(curves: Sequence[Any], runs: Sequence[Run]) -> None:
         assert c.steps_K is None or c.steps_K.tolist() == list(run.scores)
 
 
-def of_updates(layout: Layout) -> list[Run]:
-    """The truth of ms-swift by updates: a generation of rollouts serves two of them."""
-    return [
-        Run(run.bp // 2, run.n, {2 * step: score for step, score in run.scores.items()}, run.seed)
-        for run in layout.runs
-    ]
-
-
 def drawn(layout: Layout) -> list[list[tuple[float, float]]]:
     """Rollouts that DAPO drew: batches of 192 problems, 1 + step % 3 of them in every update."""
     total = [0]
@@ -105,7 +97,7 @@ def test_a_layout_is_read_right_at_once_or_after_one_line(name: str, tmp_path: P
         with pytest.raises(InputError, match=line) as caught:
             read(path)
         assert "\n" not in str(caught.value)
-    holds(read(path, **settings), of_updates(layout) if name == "swift" else layout.runs)
+    holds(read(path, **settings), layout.runs)
 
 
 def test_rollouts_that_dynamic_sampling_drew_are_counted(tmp_path: Path) -> None:

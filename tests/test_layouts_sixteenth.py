@@ -182,7 +182,8 @@ def test_starts_that_died_are_no_runs(tmp_path: Path, name: str, ends: Sequence[
     (run,) = read_log(tmp_path, settings=load_settings([], MAP))
     held_out = next(s for s in run.series if s.split == "validation")
     assert held_out.step_K.tolist() == [*range(20, ends[-1] + 1, 20)]
-    assert f"ended at step {ends[0]} of 60 and was started again" in " ".join(run.notes)
+    told = " ".join(run.provenance.inferred)
+    assert f"ended at step {ends[0]} of 60 and was started again" in told
     apart = load_settings(["resumed=apart"], MAP)
     assert len(read_log(tmp_path, settings=apart)) == len(ends)
 

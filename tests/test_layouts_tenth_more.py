@@ -144,11 +144,11 @@ def test_a_log_of_training_beside_one_of_evaluation_is_no_run(tmp_path: Path) ->
 def trl(home: Path, run: Run, **more: object) -> None:
     steps = range(0, 201, 20)
     scores = curve(run, steps)
-    history = [{"step": s, "eval_reward": v} for s, v in zip(steps, scores, strict=True)]
-    write_json(home / "trainer_state.json", {"global_step": 200, "log_history": history})
+    history = [{"step": 2 * s, "eval_reward": v} for s, v in zip(steps, scores, strict=True)]
+    write_json(home / "trainer_state.json", {"global_step": 400, "log_history": history})
     arguments = {
         "num_generations": run.n, "gradient_accumulation_steps": 4, "steps_per_generation": 8,
-        "generation_batch_size": 2 * run.bp * run.n, **more,
+        "generation_batch_size": run.bp * run.n, **more,
     }  # fmt: skip
     write_json(home / "training_args.json", arguments)
 

@@ -209,7 +209,7 @@ def test_a_file_that_names_a_run_holds_its_settings(
 
 @pytest.mark.parametrize("others", [
     {"r/a.yaml": (8, "llama-g4")},  # changed for the next run
-    {"r/a.yaml": (4, "llama-g4"), "r/b.yaml": (4, "llama-g4")},  # which of them?
+    {"r/a.yaml": (4, "llama-g4"), "r/b.yaml": (4, "llama-g4\nlr: 3e-6")},  # which of them?
     {"r/a.yaml": (4, "another-g4")}, {".git/a.yaml": (4, "llama-g4")},
 ])  # fmt: skip
 def test_a_file_that_may_be_another_s_is_not_read(
@@ -231,7 +231,7 @@ def test_a_batch_that_serves_several_steps_is_said_where_no_argument_is(tmp_path
     assert any(line.startswith("num_iterations: taken as 1") for line in run.provenance.inferred)
     (run,) = read_log(tmp_path, settings=load_settings([*own, "num_iterations=5"]))
     assert run.series[0].rollouts_K.tolist() == [32 * s for s in AT]
-    assert not run.provenance.inferred
+    assert run.provenance.inferred == ("step: the log's counters move by 5 in an update",)
 
 
 @pytest.mark.parametrize("name", ["{}_config.json", "{}.json"])

@@ -411,10 +411,11 @@ def test_gradient_accumulation_and_reuse_are_in_the_rollouts(
         mlflow_database(home / "mlflow.db", {"a": (params, rows)})
         run = read_log(home)[0]
         assert (run.problems_per_batch, run.rollouts_per_problem) == (batch // 4, 4)
-        drawn = [batch * math.ceil(step / iterations) for step in range(0, 13, 3)]
-        assert run.series[0].rollouts_K.tolist() == drawn
-        tokens = [50 * batch * step / iterations for step in range(0, 13, 3)]
-        assert run.series[0].tokens_K.tolist() == pytest.approx(tokens)
+        at = {math.ceil(step / iterations): 0.2 + step / 50 for step in range(0, 13, 3)}
+        assert run.series[0].step_K.tolist() == [*at]  # the last score of an update
+        assert run.series[0].score_K.tolist() == pytest.approx([*at.values()])
+        assert run.series[0].rollouts_K.tolist() == [batch * step for step in at]
+        assert run.series[0].tokens_K.tolist() == [50 * batch * step for step in at]
 
 
 # resumed

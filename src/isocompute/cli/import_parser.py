@@ -41,8 +41,9 @@ def add_settings(parser: Parser) -> None:
         default=[],
         metavar="NAME=VALUE",
         help="what the logs do not say: problems_per_batch, rollouts_per_problem, steps, seed, "
-        "evaluation_samples, evaluation_problems, gpus, processes, num_iterations, learning_rate, "
-        "begins, pattern, problem_set, split, step, resumed, padded, run",
+        "evaluation_samples, evaluation_problems, gpus, processes, num_iterations, "
+        "training_problems, learning_rate, begins, pattern, problem_set, split, step, resumed, "
+        "padded, run",
     )
     parser.add_argument(
         "--map",

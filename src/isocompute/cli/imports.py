@@ -6,6 +6,7 @@ import argparse
 import contextlib
 import re
 import shlex
+from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -160,8 +161,8 @@ def stored_lines(
     lines += _read_lines(runs)
     timed = [run.provenance for run in runs if run.provenance.s_per_step is not None]
     if timed and all(one.gpu_s_per_step is None for one in timed):
-        lines.append("GPU-hours: times are logged, but not on how many GPUs; add --set gpus=8 with "
-                     "your own number")  # fmt: skip
+        lines.append("GPU-hours: times are logged, but not on how many GPUs; add --set gpus=GPUS "
+                     "with your own number")  # fmt: skip
     lines += _seeds(runs)
     lines += [f"It will be asked: {one}" for one in asked if not _is_settled(one)]
     words = fit_words(options.output, asked)
@@ -178,6 +179,10 @@ def _seeds(runs: Sequence[ImportedRun]) -> list[str]:
     if "{seed}" in (named := pattern_for(runs, seed_alone=True) or ""):
         told = perhaps_of(named) or "as the names seem to say them"
         return [f"Seeds: none is logged; add --set pattern={shlex.quote(named)}, {told}"]
+    alike = Counter((run.problems_per_batch, run.rollouts_per_problem) for run in none)
+    if max(alike.values()) > 1:  # one seed for all would make two runs of it one
+        return ["Seeds: none is logged, and runs of one configuration count as repetitions; "
+                "runs.csv beside the logs may say theirs (run,seed)"]  # fmt: skip
     which = "none is logged" if len(none) == len(runs) else f"{len(none)} runs log none"
     return [f"Seeds: {which}; add --set seed=SEED, if they share one"]
 

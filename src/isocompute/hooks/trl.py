@@ -28,8 +28,9 @@ class RecorderCallback(TrainerCallback):  # type: ignore[misc]  # transformers h
         score_range: what a reward can be.
         facts: what else makes it another run; the learning rate and the model's name are known.
 
-    The rollouts of a step are those that TRL draws: generation_batch_size for every
-    steps_per_generation * num_iterations micro-steps. Tokens are completions' alone; where rows of
+    A step is a batch of rollouts, as TRL draws one: generation_batch_size for every
+    steps_per_generation * num_iterations micro-steps, or what one optimizer step takes of several.
+    Tokens are completions' alone; where rows of
     the log are missing (`logging_steps` above 1 and a stop between two rows) they are left out.
     """
 
@@ -51,9 +52,12 @@ class RecorderCallback(TrainerCallback):  # type: ignore[misc]  # transformers h
         if not state.is_world_process_zero:
             return
         n = int(args.num_generations)
-        self._drawn_per_batch = int(args.generation_batch_size)
         micro_steps = int(args.steps_per_generation) * int(args.num_iterations)
-        self._updates_per_batch = max(1, micro_steps // int(args.gradient_accumulation_steps))
+        accumulation = int(args.gradient_accumulation_steps)
+        self._drawn_per_batch = int(args.generation_batch_size) * max(
+            1, accumulation // micro_steps
+        )
+        self._updates_per_batch = max(1, micro_steps // accumulation)
         name = getattr(getattr(given.get("model"), "config", None), "_name_or_path", None)
         self.recorder = Recorder(
             self._path, problems_per_batch=self._drawn_per_batch // n, rollouts_per_problem=n,
@@ -62,8 +66,11 @@ class RecorderCallback(TrainerCallback):  # type: ignore[misc]  # transformers h
             facts={"learning_rate": args.learning_rate, **({"model": name} if name else {}),
                    **self._facts},
         )  # fmt: skip
-        self._logged_at = int(state.global_step)
+        self._logged_at = self._batches(state)
         self._tokens = self.recorder.tokens_before(self._logged_at + 1)
+
+    def _batches(self, state: Any) -> int:
+        return -(-int(state.global_step) // self._updates_per_batch)
 
     def on_log(
         self, _args: Any, state: Any, _control: Any, logs: Mapping[str, Any] | None = None, **_: Any
@@ -71,13 +78,12 @@ class RecorderCallback(TrainerCallback):  # type: ignore[misc]  # transformers h
         """One row of TRL's log: of training, or of an evaluation."""
         if self.recorder is None or logs is None or not state.is_world_process_zero:
             return
-        step = int(state.global_step)
-        drawn = -(-step // self._updates_per_batch) * self._drawn_per_batch
+        step = self._batches(state)
+        drawn = step * self._drawn_per_batch
         if "reward" in logs:
-            length, updates = logs.get("completions/mean_length"), step - self._logged_at
+            length, batches = logs.get("completions/mean_length"), step - self._logged_at
             if self._tokens is not None and length is not None:
-                share = self._drawn_per_batch / self._updates_per_batch
-                self._tokens += round(float(length) * updates * share)
+                self._tokens += round(float(length) * batches * self._drawn_per_batch)
             self._logged_at = step
             self.recorder.log(
                 step, score=logs["reward"], tokens=self._tokens, rollouts=drawn, split="train"

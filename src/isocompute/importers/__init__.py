@@ -10,11 +10,11 @@ Where a line belongs, along the path of a log:
   dumps, checkpoints, csvlogs, csv_runs, csv_long, csv_wide, parquetlogs, unnamed_rows, several,
   published.
 - Tables of curves: tables, table, tidy, tidy_columns, tidy_cells, tidy_checks, tidy_curves,
-  tidy_wide, unnamed, handing.
+  tidy_beside, tidy_wide, unnamed, handing.
 - Words, what a key or a name says: vocabulary, meanings, plain_words, called, names, patterns,
   powers, scored, settings, recorded.
-- The configuration of a run, beside its log or elsewhere: configuration, beside, launched, listed,
-  elsewhere, described.
+- The configuration of a run, beside its log or elsewhere: configuration, fresh, beside, launched,
+  listed, elsewhere, described.
 - What counts updates, rollouts, tokens, seconds: steps, cadence, parts, placing, points, checks,
   schedule, timing, sides, scale.
 - What is one run: identity, shared, merging, sequels, siblings, split_names, ranks, repetitions.

@@ -13,12 +13,20 @@ from isocompute.importers.called import (
     by_maps,
     counts_problems,
     counts_step,
+    holds,
     is_batch,
     is_called,
     mapping,
     maps_of,
 )
-from isocompute.importers.names import alike_under, number_in, pattern_for, per_rollout, perhaps_of
+from isocompute.importers.names import (
+    alike_under,
+    number_in,
+    pattern_for,
+    per_rollout,
+    perhaps_of,
+    says,
+)
 from isocompute.importers.plain_words import unit_of
 from isocompute.importers.questions import ASSUME, is_open
 from isocompute.importers.runs import TAKEN_ONCE, ImportedRun
@@ -53,22 +61,23 @@ def configuration_asked(runs: Sequence[ImportedRun]) -> InputError | None:
         f"{' and '.join(f'`{n}`' for n in missing)} must be known, but {lacking[0].name!r} "
         f"({lacking[0].provenance.path}{f', and {others} more' if others else ''}) does not log "
         f"{'them' if len(missing) > 1 else 'it'}; add {cure.text}.",
-        options=cure.options, trial=trial_of(cure.options),
+        options=cure.options, trial=trial_of(cure.options), condition=cure.condition,
     )
 
 
 class Cure(NamedTuple):
-    """What to add: in words, and the options to paste."""
+    """What to add: in words, and the options to paste, with what must hold for them."""
 
     text: str
     options: list[str]
+    condition: str = ""
 
 
 def _with_seed(cure: Cure, runs: Sequence[ImportedRun]) -> Cure:
     """A cure with the seed that names seem to say, or with what runs that it leaves alike are."""
     named = next((word.removeprefix("pattern=") for word in cure.options
                   if word.startswith("pattern=")), "")  # fmt: skip
-    text, options = cure
+    text, options, condition = cure
     if not named and (named := pattern_for(runs, seed_alone=True) or "") and "{seed}" in named:
         text += f"; and --set pattern='{named}', as the names seem to say"
         options = [*options, "--set", f"pattern={named}"]
@@ -81,7 +90,8 @@ def _with_seed(cure: Cure, runs: Sequence[ImportedRun]) -> Cure:
         a, b = twins
         text += (f"; {a!r} and {b!r} have one configuration and no seed then: they count as "
                  "repetitions, unless runs.csv beside the logs says their seeds (run,seed)")
-    return Cure(text, options)
+    said = says(named, runs) if any(word == f"pattern={named}" for word in options) else ""
+    return Cure(text, options, " and ".join(filter(None, (said, condition))))
 
 
 def trial_of(options: Sequence[str]) -> list[str]:
@@ -111,7 +121,8 @@ def _cure(runs: Sequence[ImportedRun], missing: Sequence[str]) -> Cure:
     counted = [found for note in notes if (found := _BY_COUNT.fullmatch(note))]
     if missing == [*_SETTINGS[:1]] and len({found[1] for found in counted}) == 1:
         told = f"--set problems_per_batch={counted[0][1]}"
-        return Cure(f"{told}, if that holds ({counted[0][0]})", shlex.split(told))
+        return Cure(f"{told}, if that holds ({counted[0][0]})", shlex.split(told),
+                    f"a batch held {counted[0][1]} problems")  # fmt: skip
     per_n = per_rollout(lacking) if "problems_per_batch" in missing else None
     pattern = pattern_for(runs)
     if missing == in_place(missing, runs, pattern):
@@ -155,8 +166,9 @@ def _maps(keys: Sequence[str], missing: Sequence[str]) -> Cure | None:
     counted = batch is not None and (unit_of(batch, keys) or counts_step(batch))
     if batch is not None and counted and [*missing] == ["problems_per_batch"]:
         there = {"problems_per_batch": batch}
-        return Cure(f"{by_maps(there)}, or {_own(missing).text}", maps_of(there))
-    return Cure(by_maps(there), maps_of(there)) if len(there) == len(missing) else None
+        return Cure(f"{by_maps(there)}, or {_own(missing).text}", maps_of(there), holds(there))
+    every = len(there) == len(missing)
+    return Cure(by_maps(there), maps_of(there), holds(there)) if every else None
 
 
 def _sets(missing: Sequence[str]) -> str:
@@ -184,11 +196,12 @@ def _both(
             sets = f"--set problems_per_batch={per_n}"
             return Cure(f"{given} and {sets}, if the batch in the names "
                         f"counts rollouts, as it seems to (it is {per_n} times n in all)",
-                        [*options, *shlex.split(sets)])  # fmt: skip
+                        [*options, *shlex.split(sets)],
+                        "the batch in the names counts rollouts, not problems")  # fmt: skip
         if unsaid := [n for n in missing if f"{{{n}}}" not in named]:
             rest = _maps(keys, unsaid) or _own(unsaid)
             return Cure(f"{given}, as the names seem to say, and {rest.text}",
-                        [*options, *rest.options])  # fmt: skip
+                        [*options, *rest.options], rest.condition)  # fmt: skip
         return Cure(f"{given} where the names say it, as they seem to, or {_sets(missing)}",
                     options)  # fmt: skip
     short = {"problems_per_batch": "bp", "rollouts_per_problem": "n"}
@@ -198,7 +211,8 @@ def _both(
         maps = _maps(keys, there)
         own = _own([name for name in missing if name not in there])
         if maps is not None:
-            return Cure(f"{maps.text}; and {own.text}", [*maps.options, *own.options])
+            return Cure(f"{maps.text}; and {own.text}", [*maps.options, *own.options],
+                        maps.condition)  # fmt: skip
     own = _own(missing)
     return Cure(f"{own.text}, or --set pattern='{pattern}' if the names of files or runs say it",
                 own.options)  # fmt: skip

@@ -39,7 +39,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from isocompute.importers.called import may_be_setting
-from isocompute.importers.configuration import configuration, processes_of
+from isocompute.importers.configuration import configuration
 from isocompute.importers.elsewhere import (
     configuration_elsewhere,
     content,
@@ -47,8 +47,10 @@ from isocompute.importers.elsewhere import (
     names_in,
     tells,
 )
+from isocompute.importers.fresh import processes_of
 from isocompute.importers.headers import head_of
 from isocompute.importers.listed import NAMING, runs_listed
+from isocompute.importers.plain_words import explained
 from isocompute.importers.reading import (
     MAX_LINE_BYTES,
     TIMED,
@@ -325,7 +327,7 @@ def _table(file: Path) -> dict[str, dict[str, object]]:
             # a history may name its run in every row
             if not naming or _COUNTERS & set(plain) or file.stat().st_size > MAX_LINE_BYTES:
                 return {}
-            header = [_SECTION.sub("", cell) for cell in header]
+            header = [explained(_SECTION.sub("", cell)) for cell in header]
             cells = [row for row in lines if len(row) > naming[-1]]
     except csv.Error:
         return {}

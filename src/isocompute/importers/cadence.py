@@ -18,7 +18,7 @@ from isocompute.importers.vocabulary import STEP_KEYS
 # By the last part of a key, or the last two: eval_every, trainer.test_freq, eval.interval
 _EVERY = re.compile(
     r"(?:^|[._/])(?:eval|evaluate|evaluation|val|validate|validation|test)[._/]?"
-    r"(?:every|interval|freq|frequency|period|steps)(?:_n)?(?:_(?:steps|updates|iters))?$",
+    r"(?:every|interval|freq|frequency|period|steps)(?:_n)?(?:_(?:steps|updates|iters|batches))?$",
     re.I,
 )
 # An agent's `env.max_steps` are turns, and `num_steps` may be those of an episode.
@@ -29,6 +29,11 @@ _PLANNED = re.compile(
     r"|(?:n|num)_updates|total_iterations|training_steps|updates|rl_(?:steps|updates|iters))",
     re.I,
 )
+_ACCUMULATED = re.compile(
+    r"(?:^|[._/])(?:grad(?:ient)?s?_?)?accum(?:ulat(?:e|ion))?(?:_?(?:steps|iters|(?:grad_)?batches))?$",
+    re.I,
+)
+_BATCHES = re.compile(r"(?:.*[._/])?(?:(?:num|n|total|max)_)?(?:train(?:ing)?_)?batches", re.I)
 # Whether the first evaluation is before training: verl, TRL, SkyRL, anybody
 _BEFORE = re.compile(
     r"(?:^|[._/])(?:(?:eval|val|test|validate)[._/]?(?:before|on_start|at_start|base_model)"
@@ -70,6 +75,39 @@ def cadence_of(config: Mapping[str, object]) -> Cadence:
     planned = next((v for k, v in said if _PLANNED.fullmatch(k)), None)
     before = next((str(v).lower() for k, v in config.items() if _BEFORE.search(k)), "")
     return Cadence(every, key, planned, {"true": True, "false": False}.get(before))
+
+
+def micro_batches(
+    points: Collection[Points], config: Mapping[str, object], cadence: Cadence
+) -> tuple[int, str]:
+    """How many steps of a loop of one's own make an update, and a line; (1, "") where one does.
+
+    The configuration says over how many gradients are accumulated, and the log ends at that many
+    times the plan, or evaluates at that many times the distance that is said.
+
+    Args:
+        points: of the run.
+        config: flat.
+        cadence: what it says.
+    """
+    own = [p.steps_K for p in points if p.column.split != "train" and p.step]
+    each = [(k, v) for k, value in config.items() if _ACCUMULATED.search(k)
+            and (v := whole(value)) and v > 1]  # fmt: skip
+    if len(each) != 1 or not own or "num_generations" in config or any(
+        p.column.trainer not in ("", "trl") for p in points if p.step  # `reward` may be anybody's
+    ):
+        return 1, ""
+    ((key, count),) = each
+    step_K = np.unique(np.concatenate(own), return_index=True)[0]
+    last = max(int(p.steps_K.max()) for p in points if p.step)
+    plans = {cadence.planned, *(whole(v) for k, v in config.items() if _BATCHES.fullmatch(k))}
+    planned = last in {count * plan for plan in plans if plan}
+    gaps = np.diff(step_K)
+    spaced = gaps.size >= _LEAST and cadence.every and (gaps == count * cadence.every).all()
+    if not (planned or spaced) or (step_K % count).any():
+        return 1, ""
+    what = "the plan" if planned else cadence.key
+    return count, f"step: {count} of the log's are an update, by {key} and {what}"
 
 
 def as_evaluations(
@@ -124,7 +162,7 @@ def as_evaluations(
         f"{what}: steps must be updates, but {step_K.size} evaluations stand one by one to step "
         f"{last}, and {cadence.key} says one in {every} updates; if steps count evaluations, add "
         f"the updates in all (--set steps={last * every}), else --set step=step.",
-        options=("--set", f"steps={last * every}"),
+        options=("--set", f"steps={last * every}"), condition="the log's steps count evaluations",
     )
 
 
@@ -180,6 +218,7 @@ def counts_responses(
             f"of B_p * n = {batch}, as a count of responses is; if they are, add --set step={key} "
             f"--map {key}=rollouts, else --set step={key}.",
             options=("--set", f"step={key}", "--map", f"{key}=rollouts"),
+            condition=f"`{key}` counts responses",
         )
     return ""
 

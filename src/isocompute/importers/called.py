@@ -10,7 +10,7 @@ from isocompute.importers.powers import without_logarithm
 
 # A place for the user's own number: a number would be pasted as it is.
 YOURS = {"problems_per_batch": "B_P", "rollouts_per_problem": "N", "seed": "SEED",
-         "processes": "P"}
+         "processes": "P", "training_problems": "PROBLEMS"}
 EITHER = "PROBLEMS_PER_BATCH_OR_BATCH_SIZE"
 _CALLED = {
     "problems_per_batch": r"(n_|num_|batch_?)?(prompts|problems|questions|queries|tasks)"
@@ -116,6 +116,22 @@ problems, --map bs=batch_size if it counts responses'
     return (
         f"{told}{'; and ' if told else ''}--map {one} if it counts problems, --map {other} if "
         "it counts responses"
+    )
+
+
+MEANT = {"problems_per_batch": "problems in a batch", "rollouts_per_problem":
+         "rollouts per problem", "seed": "the seed"}  # in words to check a number by
+
+
+def holds(there: Mapping[str, str]) -> str:
+    """What must be true for maps of keys that seem to hold something.
+
+    >>> holds({"rollouts_per_problem": "G", "score": "acc"})
+    '`G` holds rollouts per problem and `acc` holds the held-out score'
+    """
+    return " and ".join(
+        f"`{key}` holds {MEANT.get(name, 'the held-out score')}" for name, key in there.items()
+        if name in (*MEANT, "score") and (name != "problems_per_batch" or is_called(key, name))
     )
 
 

@@ -267,9 +267,11 @@ def with_results(
     """Runs with the scores of their checkpoints, where a log bears the run's name."""
     out = list(runs)
     for one in evaluated:
-        alike = [i for i, run in enumerate(out) if run.name == one.name and not any(
-            s.split == "validation" for s in run.series
-        )]  # fmt: skip
+        named = [i for i, run in enumerate(out)
+                 if one.name in (run.name, run.name.partition("/")[0])]  # fmt: skip
+        alike = [i for i in named if not any(s.split == "validation" for s in out[i].series)]
+        if named and not alike and not one.series:
+            continue  # the state of a checkpoint, whose scores are in the log
         if len(alike) != 1:
             out.append(one)
             continue

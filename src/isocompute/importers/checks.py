@@ -10,9 +10,16 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
 from isocompute.importers.called import mapping
+from isocompute.importers.fresh import Found
+from isocompute.importers.meanings import PROBLEMS_SAMPLED
+from isocompute.importers.runs import UnclearError
 from isocompute.importers.vocabulary import TOTAL_TOKENS_KEY
+
+if TYPE_CHECKING:
+    from isocompute.importers.conclude import Collected
 
 _FAR = 1.25  # B_p * n and what the tokens of a step say may differ by padding, not by this factor
 _OWN_FAR = 2 / _FAR  # a log's own B_p or n may be another of its words, by a factor of 2 at least
@@ -225,3 +232,22 @@ def batches_drawn(
         return None
     size = drawn_problems / problems_per_batch if drawn_problems and problems_per_batch else 1.0
     return {step: count * size for step, count in drawn.items() if step}
+
+
+def batches_of(c: Collected, found: Found, b_p: int | None) -> dict[int, float]:
+    """Batches that each update drew, in batches of B_p * n; empty where that is one each."""
+    drawn, problems = c.side["batches"], found.drawn_problems
+    if not drawn and b_p and sampled_anew(c.side["sampled"], b_p):
+        drawn, problems = c.side["sampled"], 1
+    elif b_p and (sampled := {*c.side["sampled"].values()} - {b_p}) and any(
+        column.metric.label == PROBLEMS_SAMPLED for column in c.settings.columns.values()
+    ):
+        raise UnclearError(f"run {c.name}: {NOT_SAMPLED.format(b_p, max(sampled))}")
+    if not any(count > 1 for count in drawn.values()):
+        return {}
+    batches = batches_drawn(drawn, problems, b_p)
+    if batches is None:
+        c.note(UNCOUNTED)
+        return {}
+    c.counters.infer(counted(problems))
+    return batches

@@ -22,15 +22,14 @@ from isocompute.importers.cadence import (
     as_evaluations,
     cadence_of,
     counts_responses,
+    micro_batches,
     spread,
 )
 from isocompute.importers.called import is_batch, is_called
 from isocompute.importers.configuration import (
-    Found,
     facts_of,
     gpus_of,
     problems_of,
-    processes_of,
 )
 from isocompute.importers.doubts import (
     iterations_of,
@@ -41,6 +40,7 @@ from isocompute.importers.doubts import (
     refuse_several,
     told_processes,
 )
+from isocompute.importers.fresh import Found, processes_of
 from isocompute.importers.ledger import Errors, provenance_of
 from isocompute.importers.meanings import PROBLEMS_SAMPLED, SPLIT_IN_KEY
 from isocompute.importers.plain_words import RESPONSES, unit_of
@@ -108,7 +108,9 @@ def conclude(
     Raises:
         UnclearError: where what counts updates is not clear, or B_p * n contradicts the tokens.
     """
-    found = c.found
+    found, iterations = c.found, iterations_of(c)
+    if found.steps and iterations > found.ticks:  # as told: the log plans the optimizer's steps
+        found = found._replace(steps=-(-found.steps // iterations))
     for points in (p for p in c.points if p.column.errors):
         points.value = array("d", of_errors(np.array(points.value), f"{path}: {points.key}"))
     _told_by_name(c, path)
@@ -134,9 +136,17 @@ def conclude(
             f"{path}: run {c.name}: rows must follow each other in time where a trainer "
             f"calls its first update step 0{EARLIEST_FIRST}"
         )
-    if (ticks := max(found.ticks, placing.own_ticks(c.points))) > 1:
+    cadence = cadence_of(c.config)
+    parts, told = micro_batches(c.points, c.config, cadence)
+    if (ticks := max(iterations, parts, placing.own_ticks(c.points))) > 1:
+        held_out = [p for p in c.points if p.column.split != "train"]
+        before = sum(len(p.step) for p in held_out)
         c.side = placing.to_updates(c.points, c.side, ticks)
-        c.counters.infer(f"step: the log's counters move by {ticks} in an update")
+        c.latest, c.first = -(-c.latest // ticks), c.first and -(-c.first // ticks)
+        c.redone = c.redone and -(-c.redone // ticks)
+        c.counters.infer(told or f"step: the log's counters move by {ticks} in an update")
+        if within := before - sum(len(p.step) for p in held_out):
+            c.counters.infer(f"score: {within} taken within an update are left out")
     if found.per_tick > 1 and c.settings.step in (None, *OWN):
         c.counters.agree(found.per_tick)
         c.side = placing.to_updates(c.points, c.side, 1, found.per_tick)
@@ -154,12 +164,10 @@ def conclude(
         n = values[_N] = problems_of(whole_batch, b_p, f"run {c.name}", "B_p")
         c.counters.infer(f"{_N}: a batch of responses / problems_per_batch")
     b_p = values["problems_per_batch"] = b_p or _counted_problems(c, n)
-    cadence = cadence_of(c.config)
     values["steps"] = values["steps"] or cadence.planned
     planned = c.settings.steps or found.steps or cadence.planned
     what = f"{path}: run {c.name}"
     batch = None if b_p is None or n is None else b_p * n
-    iterations = iterations_of(c)
     if batch and not c.settings.assumed and (key := counts_responses(
         c.points, batch, planned, c.settings, what, c.counters.rollouts,
         told=c.counters.counts(batch),
@@ -182,9 +190,9 @@ def conclude(
             found.problems_per_batch, found.rollouts_per_problem
         ))  # fmt: skip
     compute = Compute(
-        batch=batch, updates_per_batch=iterations, window=found.window,
+        batch=batch, window=-(-found.window // ticks),
         tokens=after_rows(c.side["tokens"]), lengths=c.side["length"],
-        rollouts=after_rows(c.side["rollouts"]), batches=_batches(c, found, b_p),
+        rollouts=after_rows(c.side["rollouts"]), batches=checks.batches_of(c, found, b_p),
     )
     redone = placing.trained_again(c.points, c.redone)
     k = values["evaluation_samples"]
@@ -376,22 +384,3 @@ def _check_batch(c: Collected, b_p: int | None, n: int | None, *, given: bool) -
         raise UnclearError(
             f"run {c.name}: {checks.ROLLOUTS_OFF.format(text, key=c.drawn_by)}"
         )
-
-
-def _batches(c: Collected, found: Found, b_p: int | None) -> dict[int, float]:
-    """Batches that each update drew, in batches of B_p * n; empty where that is one each."""
-    drawn, problems = c.side["batches"], found.drawn_problems
-    if not drawn and b_p and checks.sampled_anew(c.side["sampled"], b_p):
-        drawn, problems = c.side["sampled"], 1
-    elif b_p and (sampled := {*c.side["sampled"].values()} - {b_p}) and any(
-        column.metric.label == PROBLEMS_SAMPLED for column in c.settings.columns.values()
-    ):
-        raise UnclearError(f"run {c.name}: {checks.NOT_SAMPLED.format(b_p, max(sampled))}")
-    if not any(count > 1 for count in drawn.values()):
-        return {}
-    batches = checks.batches_drawn(drawn, problems, b_p)
-    if batches is None:
-        c.note(checks.UNCOUNTED)
-        return {}
-    c.counters.infer(checks.counted(problems))
-    return batches

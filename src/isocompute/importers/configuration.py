@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from isocompute.importers.fresh import Found, of_torchtune, of_trl
 from isocompute.importers.plain_words import (
     GROUPS,
     OWN,
@@ -21,31 +22,6 @@ from isocompute.importers.powers import LOG2, raised
 from isocompute.importers.reading import flatten, number, whole
 from isocompute.importers.recorded import recorded_of
 from isocompute.importers.runs import UnclearError
-
-
-class Found(NamedTuple):
-    """Configuration found in a log; None where it is not there.
-
-    `updates_per_batch`: updates that one batch of rollouts serves (TRL's num_iterations).
-    `window`: updates that a logged row is a mean over.
-    `ticks`: what the log's counters move in one update, where that is not one.
-    `per_tick`: updates in which they move by one, where those are several.
-    `samples_assumed`: evaluations sample as training does, as far as the trainer's own keys go.
-    `drawn_problems`: problems of one generated batch, where that is not B_p (dynamic sampling).
-    """
-
-    problems_per_batch: int | None = None
-    rollouts_per_problem: int | None = None
-    steps: int | None = None
-    seed: int | None = None
-    evaluation_samples: int | None = None
-    window: int = 1
-    notes: tuple[str, ...] = ()
-    updates_per_batch: int = 1
-    drawn_problems: int | None = None
-    samples_assumed: bool = False
-    ticks: int = 1
-    per_tick: int = 1
 
 
 class _Words(NamedTuple):
@@ -106,7 +82,6 @@ _LAST = _Words("batch_size", "group_size", "max_steps", True, mark="max_off_poli
 _GPUS = (
     ("trainer.n_gpus_per_node", "trainer.nnodes"), ("cluster.gpus_per_node", "cluster.num_nodes"),
 )
-_PROCESSES = ("global_world_size", "world_size", "num_processes")
 # slime 0.3.1 leaves `seed` at Megatron's 1234: what its rollouts draw with goes before
 _SEEDS = ("rollout_seed", "seed", "trainer.seed", "train.seed", "data.seed", "grpo.seed",
           "dataset_builder.seed", "rng", "rng_seed")
@@ -169,17 +144,15 @@ def configuration(config: Mapping[str, object]) -> Found:
 def _said(config: Mapping[str, object]) -> Found:
     """B_p, n, M and the seed in the flattened configuration of any trainer that is known.
 
-    TRL counts completions: B = generation_batch_size * gradient accumulation /
-    steps_per_generation, all processes included; ms-swift's args.json gives a device's batch and
-    the processes instead. A batch that stands alone (a command line that
-    leaves n at its default) is kept; n is then asked for.
+    A batch that stands alone (a command line that leaves n at its default) is kept; n is then
+    asked for.
     """
     config = {**in_plain_words(config), **config}
     seed = next((whole(config[k]) for k in _SEEDS if whole(config.get(k)) is not None), None)
     if "num_generations" in config and "num_prompts_per_step" not in config:
-        return _trl_configuration(config, seed)
+        return of_trl(config, seed)
     if n := whole(config.get("grpo_samples")):
-        return _torchtune(config, n, seed)
+        return of_torchtune(config, n, seed)
     part: Found | None = None
     own = (_Words(batch, group, None, False) for batch, group in pairs_in(config))
     for words in (*_TRAINERS, *own, _LAST):
@@ -197,21 +170,6 @@ def _said(config: Mapping[str, object]) -> Found:
     # transformers' trainer_state.json and ms-swift say the plan and nothing of the batch
     planned = whole(config.get("max_steps")) or None
     return part or Found(seed=seed, steps=planned, window=whole(config.get("logging_steps")) or 1)
-
-
-def _torchtune(config: Mapping[str, object], n: int, seed: int | None) -> Found:
-    """What torchtune 0.6 says (recipes/dev/grpo_full_finetune_distributed.py): prompts of a GPU."""
-    passes = whole(config.get("ppo_epochs")) or 1  # its step counts those, its plan batches
-    device, world = whole(config.get("batch_size")) or 0, processes_of(config) or 0
-    return Found(
-        problems_per_batch=device * world or None,
-        rollouts_per_problem=n, seed=seed, updates_per_batch=passes,
-        steps=passes * (whole(config.get("num_steps")) or 0) or None,
-        notes=() if world else (
-            f"B_p is {device} (batch_size, of one GPU) * GPUs; torchtune does not log how many "
-            "there were",
-        ),
-    )
 
 
 def _asynchronous(config: Mapping[str, object], n: int | None, seed: int | None) -> Found | None:
@@ -273,61 +231,6 @@ def _drawn(config: Mapping[str, object], batch: int | None) -> int | None:
     return whole(config.get("data.gen_batch_size")) or None
 
 
-def _trl_configuration(config: Mapping[str, object], seed: int | None) -> Found:
-    n, notes = whole(config.get("num_generations")) or None, []
-    if others := {k: v for k in GROUPS if (v := whole(config.get(k))) and n and v != n}:
-        key, value = next(iter(others.items()))
-        notes.append(f"num_generations is {n} and {key} {value}: which is n is not known")
-        n = None
-    accumulation = whole(config.get("gradient_accumulation_steps")) or None
-    generated = whole(config.get("generation_batch_size")) or None
-    per_generation = whole(config.get("steps_per_generation")) or accumulation
-    device = whole(config.get("per_device_train_batch_size"))
-    if generated is None and per_generation:  # ms-swift says the processes instead, as people do
-        world = processes_of(config)
-        generated = device * world * per_generation if device and world else None
-    iterations = whole(config.get("num_iterations")) or 1
-    problems: int | None = None
-    if n and accumulation and generated and per_generation:
-        batch = generated * accumulation
-        divisor = per_generation * n
-        problems = batch // divisor if batch % divisor == 0 else None
-    own = {k: v for k in OWN if (v := whole(config.get(k)))}
-    if len(set(own.values())) > 1:
-        problems = None
-    elif own and problems is None:
-        problems = next(iter(own.values()))
-    elif "problems_per_batch" in own:  # the user's word for it, or ours
-        problems = own["problems_per_batch"]
-    elif own and problems not in own.values():
-        key, value = next(iter(own.items()))
-        notes.append(f"{key} is {value} and TRL's batch makes {problems}: B_p is not known")
-        problems = None
-    if n and not own and device and accumulation and generated is None:
-        notes.append(
-            f"B_p is {device} (per device) * {accumulation} (accumulation) * processes / {n}; this "
-            "version of TRL does not log how many; lay accelerate's own file beside the log"
-        )
-    if iterations > 1:
-        notes.append(
-            f"num_iterations={iterations}: every batch is used for {iterations} updates, so "
-            f"rollouts are counted once in {iterations} steps; the run is not on-policy"
-        )
-    elif accumulation and per_generation and per_generation > accumulation:
-        notes.append(
-            "steps_per_generation is above gradient_accumulation_steps: updates are partly "
-            "off-policy"
-        )
-    window = whole(config.get("logging_steps")) or 1
-    return Found(
-        problems_per_batch=problems, rollouts_per_problem=n,
-        steps=whole(config.get("max_steps")) or None, seed=seed,
-        evaluation_samples=whole(config.get("num_generations_eval")) or n,
-        samples_assumed=not whole(config.get("num_generations_eval")),
-        window=window, notes=tuple(notes), updates_per_batch=iterations,
-    )
-
-
 def problems_of(responses: int, n: int, what: str, by: str = "n") -> int:
     """B_p of a batch that counts responses, or n where that is divided by B_p.
 
@@ -365,6 +268,15 @@ def settings_in_row(row: Mapping[str, object]) -> dict[str, object]:
     return {**found, **by_unit(row), **{key: row[key] for key in IN_ROWS & row.keys()}}
 
 
+def of_another(config: Mapping[str, object]) -> bool:
+    """Whether a configuration has n in the words of a trainer that is not TRL.
+
+    >>> of_another({"grpo.num_generations_per_prompt": 8}), of_another({"group_size": 8})
+    (True, False)
+    """
+    return any(words.group in config for words in _TRAINERS if words.group not in (*GROUPS, _N))
+
+
 def gpus_of(config: Mapping[str, object]) -> int | None:
     """GPUs that a run trained on, as far as its configuration says it.
 
@@ -375,11 +287,6 @@ def gpus_of(config: Mapping[str, object]) -> int | None:
         if per_node := whole(config.get(each)):
             return per_node * (whole(config.get(nodes)) or 1)
     return None
-
-
-def processes_of(config: Mapping[str, object]) -> int | None:
-    """Processes that a run trained in, one to a GPU, as far as its configuration says it."""
-    return next((n for key in _PROCESSES if (n := whole(config.get(key)))), None)
 
 
 def facts_of(config: Mapping[str, object]) -> dict[str, str]:

@@ -18,7 +18,8 @@ from isocompute.errors import InputError
 from isocompute.importers.beside import configuration_named
 from isocompute.importers.blocks import Block, Blocks
 from isocompute.importers.collect import Collector
-from isocompute.importers.configuration import Found, configuration
+from isocompute.importers.configuration import configuration
+from isocompute.importers.fresh import Found
 from isocompute.importers.ledger import Errors, provenance_of
 from isocompute.importers.printed import row_in, settings_in
 from isocompute.importers.progress import Progress

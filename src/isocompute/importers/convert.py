@@ -294,6 +294,7 @@ def _refuse_blends(chosen: Sequence[tuple[ImportedRun, Series]], label: str) -> 
         f"({t.score_K.min():.4g} to {t.score_K.max():.4g}) and {label}, the whole reward "
         f"({s.score_K.min():.4g} to {s.score_K.max():.4g}); add --metric {rate} "
         f"or --metric {label}{_range_for(s)}.", options=("--metric", rate),
+        condition=f"you follow {rate}, not the whole reward",
     )
 
 
@@ -312,6 +313,7 @@ def _refuse_unread_rates(chosen: Sequence[tuple[ImportedRun, Series]], label: st
             f"{' or '.join(map(mapped, rates[:_NAMED]))}, or --metric {label}{_range_for(s)}.",
             options=shlex.split(mapped(rates[0])) if len(rates) == 1 else ("--map", "KEY=avg"),
             trial=shlex.split(mapped(rates[0])),
+            condition=f"`{rates[0]}` is the score that you follow" if len(rates) == 1 else "",
         )
 
 

@@ -10,17 +10,18 @@ from isocompute.importers.beside import (
     configuration_in_table,
     configuration_named,
 )
-from isocompute.importers.configuration import IN_ROWS, Found, configuration, processes_of
+from isocompute.importers.configuration import IN_ROWS, configuration
+from isocompute.importers.fresh import Found, processes_of
 from isocompute.importers.ledger import Errors
 from isocompute.importers.meanings import SPLITS
 from isocompute.importers.plain_words import by_unit
 from isocompute.importers.powers import LOG2, refuse_logarithm
 from isocompute.importers.reading import clean_text, flatten, run_name, whole
-from isocompute.importers.runs import UnclearError
+from isocompute.importers.runs import STOPPED, UnclearError
 from isocompute.importers.settings import Column
 
-# What W&B's table of runs says of one that did not come to its end, in words.
-_CUT = {"crashed": "crashed", "failed": "failed", "killed": "was killed"}
+# What W&B and MLflow say of a run that did not come to its end, in words.
+CUT = {"crashed": "crashed", "failed": "failed", "killed": "was killed"}
 
 
 def two_in_rows(run: str, key: str, one: object, other: object) -> UnclearError:
@@ -85,8 +86,10 @@ class Described:
     def look_beside(self, path: Path, run: str, within: Path | None, *, alone: bool) -> bool:
         """Take the configuration beside a log, if one is of this run, `alone` in it or not."""
         own = configuration_beside(path) if alone else None
-        beside = (own or configuration_in_table(path, run, within)
-                  or configuration_named(path, run, within))  # fmt: skip
+        beside = own or next((found for name in dict.fromkeys((run, run.partition("/")[0])) if (
+            found := configuration_in_table(path, name, within)
+            or configuration_named(path, name, within)
+        )), None)  # `RUN/exp_001` is of the job RUN
         if beside is None and alone:  # a file is named for the run's id, where runs share a name
             beside = configuration_in_table(path, run_name(path))
         if beside is None:
@@ -94,8 +97,8 @@ class Described:
         self.beside, config = beside
         self.configure(config)
         state = str(config.get("State", config.get("state", ""))).lower()
-        if state in _CUT:
-            self._note(f"{self.beside} says that it {_CUT[state]}: it counts up to its last score")
+        if state in CUT:
+            self._note(f"{self.beside} says that it {CUT[state]}{STOPPED}")
         return True
 
     def trained_in(self, processes: int | None) -> None:

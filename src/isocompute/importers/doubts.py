@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from isocompute.importers.called import is_alike, several_problems
-from isocompute.importers.configuration import Found
+from isocompute.importers.configuration import of_another
+from isocompute.importers.fresh import Found, batch_of_process
 from isocompute.importers.placing import LATE
 from isocompute.importers.reading import whole
 from isocompute.importers.runs import TAKEN_ONCE, ImportedRun, IntArray, UnclearError
@@ -55,10 +56,7 @@ def told_processes(
     None where a name says that B_p: one setting is of all runs, and their n may differ.
     """
     b_p, n = settings.problems_per_batch, found.rollouts_per_problem or 1
-    each = whole(config.get("per_device_train_batch_size")) or (
-        n * (whole(config.get("batch_size")) or 0)  # torchtune's counts problems
-    )
-    each *= whole(config.get("gradient_accumulation_steps")) or 1
+    each = batch_of_process(config)
     if b_p is None or "problems_per_batch" in settings.named or not each:
         return None
     return f"{_PROCESSES}{b_p * n / each:g}, by problems_per_batch={b_p}"
@@ -92,7 +90,7 @@ def _refuse_training_alone(run: ImportedRun) -> None:
         f"a curve must be of held-out problems, but {run.name!r} ({run.provenance.path}) has "
         f"scores of training alone, and {', '.join(keys)} {verb} not read; add {mapped(keys[0])}, "
         "or --set split=train to keep the training score.",
-        options=shlex.split(mapped(keys[0])),
+        options=shlex.split(mapped(keys[0])), condition=f"`{keys[0]}` is of held-out problems",
     )
 
 
@@ -181,18 +179,21 @@ def refuse_problems(c: Collected, what: str) -> None:
 
 
 def iterations_of(c: Collected) -> int:
-    """Updates that a batch serves; TRL counts the optimizer's steps, and may not say it."""
-    own, told = c.found.updates_per_batch, c.settings.num_iterations
-    if "num_generations" in c.config or c.found.updates_per_batch > 1:
+    """Steps of the log that a batch serves; TRL counts the optimizer's, and may not say it."""
+    told = c.settings.num_iterations
+    if "num_generations" in c.config or c.found.ticks > 1:
+        own = whole(c.config.get("num_iterations")) or c.found.ticks
         if told not in (None, own):
             c.note(f"the log says num_iterations={own}, the setting {told}: the log's is used")
-        return own
-    if told is None and any(p.column.trainer == "trl" and p.step for p in c.points):
+        return c.found.ticks
+    if told is None and not of_another(c.config) and any(
+        p.column.trainer == "trl" and p.step for p in c.points
+    ):
         c.counters.infer(
             f"{TAKEN_ONCE}, since no arguments of TRL are there; where a batch of rollouts "
-            "serves several steps, add --set num_iterations=2 with your own number"
+            "serves several steps, add --set num_iterations=K with your own number"
         )
-    return told or own
+    return told or 1
 
 
 def merged(c: Collected, name: str, found: int | None) -> int | None:

@@ -42,7 +42,7 @@ def names_in(config: Mapping[str, object]) -> set[str]:
 def configuration_elsewhere(
     path: Path, run: str, within: Path
 ) -> tuple[str, dict[str, object]] | None:
-    """The one file of settings that names a run, or the folder of its outputs; None else.
+    """The file of settings that names a run, or the folder of its outputs; None where two differ.
 
     Args:
         path: of the log.
@@ -55,9 +55,9 @@ def configuration_elsewhere(
     for file, text in configurations_in(within):
         if run in text and file != path and _is_of(said := content(file), run):
             found[file] = said
-    if len(found) != 1:
+    if not found or len({repr(sorted(said.items(), key=str)) for said in found.values()}) > 1:
         return None
-    ((file, said),) = found.items()
+    file, said = list(found.items())[-1]  # every checkpoint may have a copy
     return None if contradicts(said, run) else (os.path.relpath(file, path.parent), said)
 
 

@@ -10,7 +10,7 @@ Shape legend: K points of one series.
 from __future__ import annotations
 
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -19,7 +19,7 @@ import numpy as np
 
 from isocompute.importers.merging import merged
 from isocompute.importers.repetitions import SETTINGS, differing
-from isocompute.importers.runs import AGAIN, ImportedRun, Series, UnclearError
+from isocompute.importers.runs import AGAIN, STOPPED, ImportedRun, Series, UnclearError
 from isocompute.importers.sequels import (
     APART,
     RESUMED,
@@ -32,6 +32,7 @@ from isocompute.importers.sequels import (
 from isocompute.importers.shared import ENOUGH, may_be_one, pairs, scores_of, shared
 from isocompute.importers.split_names import job_of
 
+_TRACKERS = ("mlflow", "mlflow-files", "trackio", "wandb")  # where an owner gives runs their names
 _NUMBERED = re.compile(r" \([0-9]+\)$")  # of a name that several columns of a chart have
 
 
@@ -55,8 +56,8 @@ def settle_runs(
         if resumed != "apart":
             once = join_counted_anew(once, resumed, before)
             once = _leave_branches(once, before)
-            once = _last_starts(once, resumed, before)
             once = _leave_unfinished(once, before)
+            once = _last_starts(once, resumed, before)
         runs = join_resumed(once, resumed, before)
     return list(runs)
 
@@ -149,7 +150,7 @@ def _last_starts(
     """Of records under one name that all begin at the start, the one that counts.
 
     TensorBoard takes a folder of event files for a run, of which the last start counts; a chart
-    of W&B has a column for every run of a name, of which the longest does.
+    of W&B has a column for every run of a name, and a database may, of which the longest does.
 
     Raises:
         UnclearError: unless `resumed` is "join".
@@ -158,6 +159,9 @@ def _last_starts(
         return run.provenance.path, _NUMBERED.sub("", run.name)
 
     again = {of(run) for run in runs if AGAIN in run.provenance.inferred}
+    unseeded = Counter(of(run) for run in runs
+                       if run.seed is None and run.provenance.format in _TRACKERS)  # fmt: skip
+    again |= {name for name, count in unseeded.items() if count > 1}
     alike: dict[tuple[object, ...], list[ImportedRun]] = defaultdict(list)
     for run in runs:
         span, is_chart = span_of(run), of(run) in again
@@ -182,9 +186,12 @@ def _last_starts(
         if resumed != "join":
             one, other = ((f"{run.name!r} (to step {ends[id(run)]})" if is_chart else named(run))
                           for run in (last, before[-1]))  # fmt: skip
-            what, counts = ("columns of one name in a chart", "longer one") if is_chart else (
-                "a folder of event files", "last start"
+            columns = any(AGAIN in run.provenance.inferred for run in several)
+            what = "a folder of event files" if not is_chart else (
+                f"{'columns' if columns else 'runs'} of one name"
+                f"{' in a chart' if columns else ' without a seed'}"
             )  # fmt: skip
+            counts = "longer one" if is_chart else "last start"
             raise UnclearError(
                 f"{what} must be one run, but {one} and {other} both begin at the start; if one "
                 f"is a new start of the other, add --set resumed=join (the {counts} counts), else "
@@ -198,38 +205,44 @@ def _last_starts(
 def _leave_unfinished(runs: list[ImportedRun], decided: frozenset[int]) -> list[ImportedRun]:
     """Runs without the starts of one job that died before its plan's end, and began anew.
 
-    They have its folder (v0-DATE, exp_001), configuration and seed, and a later one went further.
+    They have its folder (v0-DATE, exp_001), or in a tracker its name, its configuration and its
+    seed, and a later one went further: what the same seed did twice is no second seed.
     """
     jobs: dict[tuple[object, ...], list[ImportedRun]] = defaultdict(list)
     for run in runs:
         span, late = span_of(run), trains_late(run)
-        if run.seed is not None and run.steps and span and not (
+        tracked = run.provenance.format in _TRACKERS
+        if (tracked or (run.seed is not None and run.steps)) and span and not (
             span[0] > 1.5 * span[2] if late is None else late
         ):
             settings = tuple(getattr(run, name) for name in SETTINGS)
-            jobs[(job_of(Path(run.provenance.path)), *settings)].append(run)
+            job = run.name if tracked else job_of(Path(run.provenance.path))
+            jobs[(tracked, job, *settings)].append(run)
     left_out, told = set[int](), defaultdict[int, list[str]](list)
-    for several in jobs.values():
+    for (unordered, *_), several in jobs.items():
         if {id(run) for run in several} <= decided or differing(several):
             continue
-        several.sort(key=lambda run: [int(d) for d in re.findall("[0-9]+", run.provenance.path)])
-        ends = [max(int(s.step_K[-1]) for s in run.series if s.step_K.size) for run in several]
+        last = {id(run): max(int(s.step_K[-1]) for s in run.series if s.step_K.size)
+                for run in several}  # fmt: skip
+        several.sort(key=lambda run: (
+            [last[id(run)]] if unordered  # their order in time is not known
+            else [int(d) for d in re.findall("[0-9]+", run.provenance.path)]
+        ))  # fmt: skip
+        ends = [last[id(run)] for run in several]
         for k, run in enumerate(several):
             planned, rows = run.steps or 0, [np.diff(s.step_K) for s in run.series]
             width = min((float(np.median(row)) for row in rows if row.size), default=1.0)
-            short = ends[k] + max(width, planned / 50) < planned
-            if short and run.provenance.path != several[-1].provenance.path and (
-                max(ends[k + 1 :], default=-1) > ends[k]
-            ):
+            short = run.seed is not None and ends[k] + max(width, planned / 50) < planned
+            short |= any(line.endswith(STOPPED) for line in run.notes)
+            elsewhere = unordered or run.provenance.path != several[-1].provenance.path
+            if short and elsewhere and max(ends[k + 1 :], default=-1) > ends[k]:
                 left_out.add(id(run))
                 told[id(several[-1])].append(
-                    f"{run.provenance.path} ended at step {ends[k]} of {planned} and was started "
-                    "again; it is left out (--set resumed=apart keeps all)"
+                    f"{named(run)} ended at step {ends[k]}{f' of {planned}' if planned else ''} "
+                    "and was started again; it is left out (--set resumed=apart keeps all)"
                 )
-    return [
-        replace(run, notes=(*run.notes, *told[id(run)])) if id(run) in told else run
-        for run in runs if id(run) not in left_out
-    ]
+    return [run.inferring(*told[id(run)]) if id(run) in told else run
+            for run in runs if id(run) not in left_out]  # fmt: skip
 
 
 def _refuse_shifted(runs: Sequence[ImportedRun], decided: frozenset[int]) -> None:

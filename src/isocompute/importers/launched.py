@@ -3,7 +3,9 @@
 `train.sh --rollout_batch_size 128 --seed 1`, `data.train_batch_size=64`, and in Python
 `GRPOConfig(num_generations=8)`. A script is of the run that it names: in its own name
 (`run-NAME.sh`), or in a word of it (`--save_path /ckpt/NAME`). One that starts
-several runs, also in a loop (`for n in 4 8; do`), says each one's in its own command.
+several runs, also in a loop (`for n in 4 8; do`), says each one's in its own command. One that
+names it by a variable of its caller (`N=8 sbatch launch.sh`, `--save_path /ckpt/qwen_n$N`) says
+those of the runs whose names are of that form.
 """
 
 from __future__ import annotations
@@ -30,10 +32,12 @@ _SET = re.compile(rf"^\s*(?:export )?([A-Za-z_]\w*)={_VALUE}\s*(?:#.*)?$", re.M)
 _LOOP = re.compile(r"for\s+([A-Za-z_]\w*)\s+in\s+(.*)$")
 _BLOCK = re.compile(r"(?:for|while|until)\b")
 _BRANCH = re.compile(r"(?:if|case)\b|(?:function\s+)?[\w-]+\s*\(\)")
-_USED = re.compile(r"\$\{?([A-Za-z_]\w*)\}?")
+_USED = re.compile(r"\$\{?(\w+)\}?")
+_DEFAULT = re.compile(r"\$\{(\w+):?-[^}]*\}")
 # What a job writes; under any other name may lie another project's runs of the same names.
 _OF_RUNS = ("", "outputs", "output", "out", "runs", "results", "checkpoints", "ckpts", "multirun",
             "experiments", "exps", "exp")  # fmt: skip
+_ADDED = re.compile(r"\$\{?[@*]")  # what a caller appends to the command
 _COMMENT = re.compile(r"^\s*#.*$|\s#[^'\"\n]*$", re.M)
 
 
@@ -41,6 +45,7 @@ class _Script(NamedTuple):
     file: Path
     words: frozenset[str]  # the last parts of the paths in it
     said: dict[str, object]
+    text: str
 
 
 def configuration_launched(
@@ -57,18 +62,45 @@ def configuration_launched(
     for folder in list(path.parents)[: 1 + levels]:
         if within is not None and folder in list(within.parents)[1:]:
             return None
-        scripts = _scripts(folder, folder.stat().st_mtime_ns)
-        if not scripts:
+        there = _scripts(folder, folder.stat().st_mtime_ns)
+        scripts = [one for one in there if tells(one.said)]
+        if not there:
             continue
         titled = [one for one in scripts if _STARTS.sub("", one.file.stem, count=1) == run]
         found = titled or [one for one in scripts if run in one.words and is_telling(run)]
+        found = found or [own for one in there if (own := _called(one, run)) is not None]
         if len({one.file for one in found}) == 1:
             said = _alike([one.said for one in found])
+            more = ", whose caller may add settings," if _ADDED.search(found[0].text) else ""
             return None if contradicts(said, run) else (
-                os.path.relpath(found[0].file, path.parent), said
+                f"{os.path.relpath(found[0].file, path.parent)}{more}", said
             )
         if found:
             return None
+    return None
+
+
+def _called(one: _Script, run: str) -> _Script | None:
+    """A script with its caller's variables as a run's name says them; None where it is not of it.
+
+    >>> text = "train --group-size $N --lr 1e-6 --out a/qwen_n${N}"
+    >>> own = _called(_Script(Path("x.sh"), _words(text), {}, text), "qwen_n8")
+    >>> own and own.said
+    {'group_size': '8', 'lr': '1e-6', 'out': 'a/qwen_n8'}
+    """
+    for word in sorted(one.words):
+        names = _USED.findall(word)
+        if not names or not re.search("[A-Za-z]{2}", _USED.sub("", word)):
+            continue
+        literal = _USED.split(word)[::2]
+        form = re.escape(literal[0])
+        for i, (name, rest) in enumerate(zip(names, literal[1:], strict=True)):
+            again = name in names[:i]
+            form += (f"(?P=v{name})" if again else f"(?P<v{name}>[A-Za-z0-9.]+)") + re.escape(rest)
+        if match := re.fullmatch(form, run):
+            text = _put(one.text, {name[1:]: value for name, value in match.groupdict().items()})
+            said = said_in(text)
+            return one._replace(said=said, text=text) if tells(said) else None
     return None
 
 
@@ -81,18 +113,20 @@ def folders_of(path: Path, run: str) -> list[Path]:
 
 @lru_cache(maxsize=32)
 def _scripts(folder: Path, _changed: int) -> list[_Script]:
-    """Scripts of a folder, and of those for scripts in it, that say B_p or n."""
+    """Scripts of a folder, and of those for scripts in it, that say B_p or n, or may by a call."""
     homes = [home for name in _FOLDERS if (home := folder / name).is_dir()]
     named = [home / name for home in homes for name in sorted(os.listdir(home))
              if name.endswith(_ENDINGS)]  # fmt: skip
     files = [file for file in named[:_MOST] if file.is_file() and file.stat().st_size < _LONGEST]
-    read = [(file, file.read_text("utf-8", "replace")) for file in files]
+    read = [(file, _DEFAULT.sub(r"${\1}", file.read_text("utf-8", "replace"))) for file in files]
     scripts = list[_Script]()
     for file, text in read:
         parts = [] if file.suffix == ".py" else commands_in(text)
-        several = [_Script(file, _words(one), said) for one in parts if tells(said := said_in(one))]
-        alone = _Script(file, _words(text), said_in(text))
-        scripts += several if len(several) > 1 else [alone] if tells(alone.said) else []
+        several = [_Script(file, _words(one), said, one)
+                   for one in parts if tells(said := said_in(one))]  # fmt: skip
+        alone = _Script(file, _words(text), said_in(text), text)
+        by_call = bool(parts) and any("$" in word for word in alone.words)
+        scripts += several if len(several) > 1 else [alone] * (tells(alone.said) or by_call)
     return scripts
 
 

@@ -14,10 +14,11 @@ from pathlib import Path
 from isocompute import __version__
 from isocompute.importers.calls import Calls
 from isocompute.importers.collect import Collector
+from isocompute.importers.described import CUT
 from isocompute.importers.ledger import Errors
 from isocompute.importers.reading import clean_text, iter_lines, open_log
 from isocompute.importers.reading import number as number_of
-from isocompute.importers.runs import ImportedRun, Provenance
+from isocompute.importers.runs import STOPPED, ImportedRun, Provenance
 from isocompute.importers.settings import Settings
 
 DELETED = "{} more runs were deleted in MLflow and are left out"
@@ -81,6 +82,9 @@ def read_mlflow_run(folder: Path, settings: Settings) -> list[ImportedRun]:
     else:
         for _, key, text, at in held:
             collector.row(0, {key: text}, at)
+    if state := re.search(r"^status: *'?([45]|FAILED|KILLED)\b", _meta(folder), re.MULTILINE):
+        word = CUT["failed" if state[1] in ("4", "FAILED") else "killed"]
+        collector.note(f"MLflow says that it {word}{STOPPED}")
     if errors.count:
         collector.note(f"{errors.count} lines were not used")
     provenance = Provenance(

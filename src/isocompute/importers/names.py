@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from isocompute.importers.called import MEANT
 from isocompute.importers.runs import ImportedRun
 from isocompute.importers.settings import Settings
 
@@ -180,6 +181,16 @@ def perhaps_of(pattern: str) -> str:
         if found is not None and re.fullmatch(f"{_PERHAPS[name]}|", found[1], re.I):
             told.append(f"{found[1] or 'the last number'} is {word}")
     return f"if {' and '.join(told)}" if told else ""
+
+
+def says(pattern: str, runs: Sequence[ImportedRun]) -> str:
+    """What a pattern says of a first run, in words to check; "" where it finds nothing."""
+    for run in runs:
+        if found := _found(pattern, run):
+            told = " and ".join(f"{value} {MEANT[name]}" if name != "seed" else f"seed {value}"
+                                for name, value in found.items() if name in MEANT)  # fmt: skip
+            return f"{run.name!r} had {told}"
+    return ""
 
 
 def alike_under(pattern: str, runs: Sequence[ImportedRun]) -> tuple[str, str] | None:

@@ -10,6 +10,7 @@ import numpy as np
 from isocompute.importers.points import Points, back_to
 from isocompute.importers.runs import FloatArray, IntArray, UnclearError
 from isocompute.importers.steps import FROM_ZERO, as_updates
+from isocompute.importers.timing import SECONDS
 
 # Distances between scores that a log begins late. Half of it doubts a log with one score missing;
 # twice of it believes one that goes on from the fifth evaluation of another run.
@@ -94,11 +95,23 @@ def to_updates(
         per_tick: updates in which they move by one.
     """
     for one in points:
-        one.step = array("q", (-(-one.steps_K * per_tick // ticks)).tolist())
-    return {
+        step_K, score_K = one.steps_K, one.scores_K
+        at = -(-step_K * per_tick // ticks)
+        begins = np.append(True, (at[1:] != at[:-1]) | (step_K[1:] <= step_K[:-1]))[: at.size]
+        if not begins.all():  # a batch in parts; of evaluations within an update the last
+            first = np.flatnonzero(begins)
+            last = np.append(first[1:], at.size) - 1
+            means = np.add.reduceat(score_K, first) / (last - first + 1)
+            at, own = at[first], means if one.column.split == "train" else score_K[last]
+            one.value = array("d", own.tolist())
+        one.step = array("q", at.tolist())
+    found = {
         kind: {-(-step * per_tick // ticks): value for step, value in by_step.items()}
         for kind, by_step in side.items()
     }
+    if ticks > 1:  # each row has the time of one tick, or their mean
+        found[SECONDS] = {step: value * ticks for step, value in found.get(SECONDS, {}).items()}
+    return found
 
 
 def own_beginning(points: Collection[Points]) -> int | None:

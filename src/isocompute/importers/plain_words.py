@@ -46,6 +46,17 @@ def plain_keys(
             yield key, value
 
 
+def explained(name: str) -> str:
+    """A name by the words behind it in brackets, where these say B_p or n.
+
+    >>> explained("n (rollouts/problem)"), explained("lr [1e-6]")
+    ('rollouts_per_problem', 'lr [1e-6]')
+    """
+    found = re.fullmatch(r"[^()\[\]]*[(\[](.+)[)\]]\s*", name)
+    word = "" if found is None else _plain(found[1].replace("/", " / ").replace("  ", " "))
+    return word if word in (*OWN, *GROUPS) else name
+
+
 def _plain(key: str) -> str:
     return re.sub("[ -]+", "_", key.lower().replace(" / ", "_per_"))
 

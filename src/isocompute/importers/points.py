@@ -121,7 +121,6 @@ class Compute:
 
     Args:
         batch: B_p * n; None where it is not known.
-        updates_per_batch: updates that one batch of rollouts serves.
         window: updates that a row of lengths is a mean over.
         tokens: generated tokens of a step, by step.
         lengths: mean generated length of a window of steps, by its last step.
@@ -130,7 +129,6 @@ class Compute:
     """
 
     batch: int | None
-    updates_per_batch: int
     window: int
     tokens: Mapping[int, float]
     lengths: Mapping[int, float]
@@ -151,7 +149,7 @@ class Compute:
     def rollouts_at(self, step_K: IntArray) -> FloatArray:
         """Cumulative rollouts drawn before each step's policy."""
         batch = np.nan if self.batch is None else float(self.batch)
-        drawn = np.ceil(step_K / self.updates_per_batch) * batch
+        drawn = np.asarray(step_K * batch, np.float64)
         if self.batches:
             total = np.concatenate(([0.0], np.cumsum([self.batches[s] for s in sorted(
                 self.batches)])))
@@ -171,7 +169,7 @@ class Compute:
         if self.tokens:
             source, scale, width = self.tokens, 1.0, 1
         elif self.lengths and self.batch is not None:
-            source, scale = self.lengths, self.batch / self.updates_per_batch
+            source, scale = self.lengths, float(self.batch)
             width = self.window
         else:
             return np.zeros(0, np.int64), np.zeros(0)

@@ -356,7 +356,7 @@ _COMMON_FOLDERS = (  # W&B keeps a run's console in run-DATE-ID/files/output.log
     "tensorboard", "tensorboard_log", "tensorboard_logs", "tb", "tb_logs", "logs", "files",
 )  # fmt: skip
 TIMED = re.compile(r"log_[0-9]{9,11}")  # torchtune's, by the second of its start
-_NUMBERED = re.compile(r"version_[0-9]+|(?:v[0-9]+-)?[0-9]{8}[-_][0-9]{6}")
+_NUMBERED = re.compile(r"(?:version|exp)_[0-9]+|(?:v[0-9]+-)?[0-9]{8}[-_][0-9]{6}")
 
 
 def folder_name(folder: Path) -> str:
@@ -364,10 +364,12 @@ def folder_name(folder: Path) -> str:
 
     >>> folder_name(Path("sweep/G8/tensorboard")), folder_name(Path("n8/v0-20260105-101112"))
     ('G8', 'n8/v0-20260105-101112')
+    >>> folder_name(Path("sweep/G8/exp_001/tensorboard"))  # NeMo-RL's
+    'G8/exp_001'
     """
     above = folder.parent.name
     if above and folder.name.lower() in _COMMON_FOLDERS:
-        return above
+        return folder_name(folder.parent) if _NUMBERED.fullmatch(above) else above
     return f"{above}/{folder.name}" if above and _NUMBERED.fullmatch(folder.name) else folder.name
 
 

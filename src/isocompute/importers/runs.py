@@ -19,6 +19,7 @@ IntArray = NDArray[np.int64]
 
 AGAIN = "name: a run of the same name stands before it in the chart"
 TAKEN_ONCE = "num_iterations: taken as 1"
+STOPPED = ": it counts up to its last score"  # ends the note of a run that its tracker calls failed
 FROM_NAME = "from the name"  # how `inferred` says what a pattern found
 
 Estimator = Literal["mean", "unbiased", "bootstrap", "unknown"]

@@ -61,7 +61,7 @@ def require_range(
         raise InputError(
             f"{path}: {name!r} says percent, but the range of scores is 0..1 (they go from "
             f"{seen.min():.4g} to {seen.max():.4g}); add --range 0 100, or name it otherwise if "
-            "they are shares.", options=("--range", "0", "100"),
+            "they are shares.", options=("--range", "0", "100"), condition="its scores are percent",
         )
 
 
@@ -93,6 +93,7 @@ def rescaled(curves: Sequence[Curve], score_range: tuple[float, float], path: st
             f"that they can have: --range LOW HIGH"
             f"{', for percent --range 0 100' if percent else ''}{drop}.",
             options=("--range", "0", "100") if percent else ("--range", "LOW", "HIGH"),
+            condition="the scores are percent" if percent else "",
             trial=("--range", *(f"{v!r}" for v in (min(seen[0], low), max(seen[1], high)))),
         )
     if score_range == PLAIN:

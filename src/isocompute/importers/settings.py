@@ -19,10 +19,10 @@ from isocompute.importers.runs import FROM_NAME, Metric
 
 _WHOLE = (
     "problems_per_batch", "rollouts_per_problem", "steps", "seed", "evaluation_samples",
-    "evaluation_problems", "gpus", "processes", "begins", "num_iterations",
+    "evaluation_problems", "gpus", "processes", "begins", "num_iterations", "training_problems",
 )
-_MEANT = ("problems_per_batch", "rollouts_per_problem", "batch_size", "rollouts", "steps", "score",
-          "problems_sampled", "seed", "run", *LOG2)  # fmt: skip
+_MEANT = ("problems_per_batch", "rollouts_per_problem", "batch_size", "rollouts", "steps", "epochs",
+          "score", "problems_sampled", "seed", "run", *LOG2)  # fmt: skip
 # The short words of --current, for settings, placeholders and columns.
 _SHORT = {"bp": "problems_per_batch", "n": "rollouts_per_problem"}
 _COLUMNS = {**_SHORT, "batch_size": "responses_per_batch"}  # B = B_p * n, as in --batch-size
@@ -60,6 +60,7 @@ class Settings:
         gpus: of a run, where the log has times and does not say on how many.
         processes: that trained a run, where the log has the batch of each alone.
         num_iterations: steps that a batch of rollouts serves, where TRL's log does not say it.
+        training_problems: those of one epoch, where a table counts epochs.
         learning_rate: of a run whose log holds none.
         begins: the step from which a run's own updates count, where it went on from another run's
             checkpoint and its log with that run's counter; 0: all of them are its own.
@@ -93,6 +94,7 @@ class Settings:
     processes: int | None = None
     begins: int | None = None
     num_iterations: int | None = None
+    training_problems: int | None = None
     learning_rate: float | None = None
     pattern: str | None = None
     run: str | None = None

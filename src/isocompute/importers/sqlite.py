@@ -11,10 +11,11 @@ from pathlib import Path
 from isocompute.errors import InputError
 from isocompute.importers.calls import Calls
 from isocompute.importers.collect import Collector
+from isocompute.importers.described import CUT
 from isocompute.importers.ledger import Errors, provenance_of
 from isocompute.importers.mlflow_store import DELETED
 from isocompute.importers.reading import MAX_LINE_BYTES, OF_ONES_OWN, parse_json
-from isocompute.importers.runs import ImportedRun
+from isocompute.importers.runs import STOPPED, ImportedRun
 from isocompute.importers.settings import Settings
 from isocompute.importers.several import one_of
 
@@ -104,6 +105,10 @@ def _mlflow(
     if {"run_uuid", "name"} <= runs:
         for uuid, name in connection.execute("SELECT run_uuid, name FROM runs LIMIT 100000"):
             names[str(uuid)] = str(name or uuid)
+    cut = dict[str, str]()
+    if {"run_uuid", "status"} <= runs:
+        query = "SELECT run_uuid, status FROM runs WHERE status IN ('FAILED', 'KILLED')"
+        cut = {str(uuid): CUT[str(status).lower()] for uuid, status in connection.execute(query)}
     parents = dict[str, str]()
     if {"run_uuid", "key", "value"} <= _columns(connection, "tags"):
         query = "SELECT run_uuid, value FROM tags WHERE key = 'mlflow.parentRunId' LIMIT 100000"
@@ -137,6 +142,8 @@ def _mlflow(
     for one in calls.values():
         one.finish()
         one.check(errors.file)
+    for uuid in cut.keys() & collectors.keys():
+        collectors[uuid].note(f"MLflow says that it {cut[uuid]}{STOPPED}")
     if deleted and collectors:
         next(iter(collectors.values())).note(DELETED.format(len(deleted)))
     if {"run_uuid", "key", "value"} <= _columns(connection, "params"):

@@ -239,16 +239,16 @@ class Counters:
                 f"{what}: steps must be updates, but {self.wanted} counts to {last} and {ended[0]} "
                 f"to the {own_plan} that are planned; drop --set steps, and name {ended[0]} with "
                 f"--set step={ended[0]}.", options=("--set", f"step={ended[0]}"),
+                condition=f"`{ended[0]}` counts updates",
             )
         if planned is not None and last > planned + 1 + planned // 50:
             others = [k for k in self.seen if k not in (self.wanted, used)]
             raise UnclearError(
                 f"{what}: steps must be updates, but the log counts to {last} and {planned} are "
                 f"planned; name what counts updates with --set step=KEY"
-                f"{' (there are ' + ', '.join(others) + ')' if others else ''}, or the plan with "
-                f"--set steps={last}.",
-                options=("--set", "step=KEY"), trial=("--set", f"steps={last}"),
-            )
+                f"{' (there are ' + ', '.join(others) + ')' if others else ''}, or the plan, if "
+                f"{last} updates were made, with --set steps={last}.",
+                options=("--set", "step=KEY"), trial=("--set", f"steps={last}"))
 
     def _doubts(
         self, what: str, last: int, elsewhere: Sequence[tuple[str, str, int]], trainers: set[str],
@@ -266,7 +266,7 @@ class Counters:
             raise UnclearError(
                 f"{what}: one key must count updates, but step says {step} where {key} says "
                 f"{own}; choose with --set step={key} or --set step=step.",
-                options=("--set", f"step={key}"),
+                options=("--set", f"step={key}"), condition=f"`{key}` counts updates",
             )
         if self.calls and elsewhere and both >= _ENOUGH and not self.apart:
             self.infer(  # the trainer hands its own counter to the tracker (verl)
@@ -279,7 +279,7 @@ class Counters:
                 f"{what}: every score must have its updates beside it, but {count} of {key} have "
                 f"no {axis}, and the tracker's own step (to {last}) counts calls of log; add --set "
                 f"step={axis} to take the one before each, or --set step=_step.",
-                options=("--set", f"step={axis}"),
+                options=("--set", f"step={axis}"), condition=f"`{axis}` counts updates",
             )
         if self.calls and not self.seen and last:
             if trainers & {*CALLS}:
@@ -294,7 +294,7 @@ class Counters:
 
 
 def goes_back(was: float | None, now: float | None) -> bool:
-    """Whether a clock stands before what it showed a row above.
+    """Whether a clock stands before what it showed above.
 
     >>> goes_back(20.0, 10.0), goes_back(None, 10.0)
     (True, False)

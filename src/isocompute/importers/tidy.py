@@ -9,24 +9,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from isocompute.domain import Curve
 from isocompute.errors import InputError
-from isocompute.importers.beside import configuration_in_table, tables_of
+from isocompute.importers.beside import tables_of
 from isocompute.importers.called import counts_problems
-from isocompute.importers.configuration import MODELS, configuration, problems_of
-from isocompute.importers.headers import head_of
-from isocompute.importers.plain_words import RESPONSES, counted_in
+from isocompute.importers.configuration import MODELS, configuration
+from isocompute.importers.plain_words import RESPONSES
 from isocompute.importers.powers import LOG2
 from isocompute.importers.recorded import recorded_columns
 from isocompute.importers.repetitions import Named, refuse_two_sweeps
-from isocompute.importers.runs import UnclearError
 from isocompute.importers.scale import PLAIN, of_errors, require_range
 from isocompute.importers.settings import Settings
 from isocompute.importers.split_names import Measured, measured
 from isocompute.importers.table import (
-    FloatArray,
     Naming,
     has_percent_signs,
     numbers_of,
@@ -35,6 +31,14 @@ from isocompute.importers.table import (
     scores_of,
     table_in_memory,
     texts_of,
+)
+from isocompute.importers.tidy_beside import (
+    from_epochs,
+    from_names,
+    from_responses,
+    from_table_beside,
+    with_block,
+    with_configuration,
 )
 from isocompute.importers.tidy_cells import (
     check_end,
@@ -67,7 +71,7 @@ from isocompute.importers.tidy_columns import (
     plain_name,
 )
 from isocompute.importers.tidy_curves import group, of_evaluations, told_apart
-from isocompute.importers.tidy_wide import Texts, turned, without_padding
+from isocompute.importers.tidy_wide import turned, without_padding
 from isocompute.importers.vocabulary import MEASURED_AT
 from isocompute.store.arms import matches, no_match
 
@@ -115,34 +119,10 @@ def load_tidy(
         problem_set=settings.problem_set or of.problem_set or None,
     )
     if path.is_file() and ".parquet" not in path.name:
-        settings = _with_block(path, settings)
+        settings = with_block(path, settings)
+    if path.is_file():
+        settings = with_configuration(path, settings, say)
     return curves_of(path, score_range, where or {}, settings, say=say)
-
-
-def _with_block(path: Path, settings: Settings) -> Settings:
-    """With the B_p, n and seed that lines above the table say.
-
-    Raises:
-        InputError: a name or a setting says otherwise.
-    """
-    try:
-        above = head_of(path).said
-        meant = {key: c.metric.label for key, c in settings.columns.items() if key in above}
-        said = configuration({plain_name(meant.get(k, k)): above[k] for k in above})
-        columns = {k: c for k, c in settings.columns.items() if k not in above}
-        settings = replace(settings, columns=columns)
-    except (OSError, EOFError):  # told where the rows are read
-        return settings
-    for name in SETTINGS:
-        own, given = getattr(said, name), getattr(settings, name)
-        if own is not None and given not in (None, own):
-            raise InputError(
-                f"{path}: {name} must be one number, but the lines above the table say {own} and "
-                f"the setting or pattern {given}; drop that part of it, and the table's is used."
-            )
-        if own is not None:
-            settings = replace(settings, **{name: own})
-    return settings
 
 
 def load_table(
@@ -239,13 +219,14 @@ def curves_of(
         for name in ("run", "problem_set", "split"):
             if name not in words and (word := getattr(one.settings, name)) is not None:
                 words[name] = (np.zeros(rows, dtype=np.int64), [word])
-        _from_names(mine, words, one.settings)
-        _from_table_beside(mine, words, path, say)
+        from_names(mine, words, one.settings)
+        from_table_beside(mine, words, path, say if one in scores[:1] or not one.is_wide else None)
         for name in SETTINGS:
             value = getattr(one.settings, name)
             if name not in mine and value is not None:
                 mine[name] = np.full(rows, float(value))
-        _from_responses(mine, path, None if is_turned else units)
+        from_responses(mine, path, None if is_turned else units)
+        from_epochs(mine, one.settings, path)
         if "steps" in mine and "rollouts" not in mine and set(SETTINGS[:2]) <= set(mine):
             mine["rollouts"] = (
                 mine["problems_per_batch"] * mine["rollouts_per_problem"] * mine["steps"]
@@ -324,64 +305,10 @@ def _unsaid(there: Mapping[str, str], settings: Settings, path: Path) -> list[st
     if settings.pattern is not None and "run" in there:
         made |= {n: "run" for n in SETTINGS if f"{{{n}}}" in settings.pattern}
     missing = [n for n in missing if made.get(n) not in there]
-    if "rollouts" in missing and "steps" in there and not set(SETTINGS) & set(missing):
+    counts = "steps" in there or ("epochs" in there and settings.training_problems is not None)
+    if "rollouts" in missing and counts and not set(SETTINGS) & set(missing):
         missing.remove("rollouts")
     return missing
-
-
-def _from_responses(
-    numbers: dict[str, FloatArray], path: Path, units: tuple[NDArray[np.int64], list[str]] | None
-) -> None:
-    """B_p of a batch that counts responses, where n is known; of one in units, by its rows'."""
-    batch, n = numbers.pop(RESPONSES, None), numbers.get("rollouts_per_problem")
-    if batch is None or n is None or "problems_per_batch" in numbers:
-        return
-    if units is not None:
-        codes, words = units
-        meant = [counted_in(word) for word in words]
-        if None in meant:
-            odd = meant.index(None)
-            raise UnclearError(
-                f"{path}: the unit of a batch must be problems or responses, but row "
-                f"{int((codes == odd).argmax()) + 1} has {words[odd]!r:.40}; write one of them."
-            )
-        n = np.where(np.array([name == RESPONSES for name in meant])[codes], n, 1.0)
-    pairs = np.unique(np.stack([batch, n]), axis=1)
-    for one, of in pairs.T:
-        if of >= 1 and one >= 1:  # others are refused with their row
-            problems_of(int(one), int(of), str(path))
-    numbers["problems_per_batch"] = batch / n
-
-
-def _from_names(
-    numbers: dict[str, FloatArray], texts: Texts, settings: Settings
-) -> None:
-    """Take what `pattern` finds in the names of runs, where all of them say it."""
-    if settings.pattern is None or "run" not in texts:
-        return
-    codes, names = texts["run"]
-    found = [settings.for_run(name) for name in names]
-    for name in SETTINGS:
-        said = [getattr(one, name) for one in found]
-        if name not in numbers and said and None not in said:
-            numbers[name] = np.array(said, dtype=np.float64)[codes]
-
-
-def _from_table_beside(
-    numbers: dict[str, FloatArray], texts: Texts, path: Path, say: Callable[[str], None] | None
-) -> None:
-    """Take what a table of runs beside this one says of all of its runs."""
-    if "run" not in texts or not path.is_file() or set(SETTINGS) <= set(numbers):
-        return
-    codes, names = texts["run"]
-    rows = [row for name in names if (row := configuration_in_table(path, name)) is not None]
-    said = [configuration(row) for _, row in rows]
-    for name in SETTINGS if len(said) == len(names) else ():
-        values = [getattr(one, name) for one in said]
-        if name not in numbers and None not in values:
-            numbers[name] = np.array(values, dtype=np.float64)[codes]
-            if say is not None:
-                say(f"{path}: {name}: read from {rows[0][0]} beside it")
 
 
 def _select(table: pa.Table, where: Mapping[str, str], path: Path) -> pa.Table:

@@ -62,6 +62,7 @@ def check_numbers(
                 f"{numbers[name][row]:g} ({int(bad.sum())} such rows); {cure}"
                 f"{', for percent --range 0 100' if percent else ''}.",
                 options=("--range", *words) if seen else (),
+                condition="the scores are percent" if percent else "",
                 trial=("--range", *(words if percent else map(repr, seen))) if seen else (),
             )
 

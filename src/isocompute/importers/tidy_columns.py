@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import csv
 import difflib
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
+
+import numpy as np
 
 from isocompute.errors import InputError
 from isocompute.importers.asking import Cure, likely_columns, trial_of
 from isocompute.importers.beside import configuration_in_table
-from isocompute.importers.called import YOURS, by_maps, mapping, maps_of
+from isocompute.importers.called import YOURS, by_maps, holds, is_batch, mapping, maps_of
 from isocompute.importers.configuration import configuration
 from isocompute.importers.headers import head_of
 from isocompute.importers.names import pattern_in_columns, pattern_in_path
@@ -21,12 +25,12 @@ from isocompute.importers.powers import LOG2
 from isocompute.importers.reading import number
 from isocompute.importers.scale import PERCENT
 from isocompute.importers.settings import Settings
-from isocompute.importers.table import some
+from isocompute.importers.table import FloatArray, some
 from isocompute.importers.tidy_wide import of_update, pattern_of_updates, says_end
 from isocompute.recipe import RECORDED
 
 REQUIRED = ("problems_per_batch", "rollouts_per_problem", "rollouts", "score")
-NUMBERS = (*REQUIRED, *LOG2, RESPONSES, "steps", "tokens", "seed", "best", "worst")
+NUMBERS = (*REQUIRED, *LOG2, RESPONSES, "steps", "epochs", "tokens", "seed", "best", "worst")
 TEXTS = ("run", "metric", "problem_set", "split", "arm")
 SETTINGS = ("problems_per_batch", "rollouts_per_problem", "seed")
 # What says which evaluation a score is of, where no column is called problem_set.
@@ -37,6 +41,7 @@ _SETS = (
 _RUNS = ("run_name", "run_id", "run_uuid", "experiment", "experiment_name", "experiment_id", "exp",
          "exp_name", "exp_id", "trial", "trial_id")
 _SEEDS = ("train_seed", "training_seed", "random_seed")
+_EPOCHS = ("epoch", "epochs")
 _STEPS = ("step", "update", "updates", "iteration", "iter", "global_step", "training_step",
           "train_step")  # fmt: skip
 # What seems to count updates under a name of its own.
@@ -52,6 +57,7 @@ _PER_SEED = re.compile(r"(seed[ _-]?)[0-9]+", re.I)
 _SECTION = re.compile(r"^(?:params|parameters|config)[./]")
 
 
+_SEEN = 1_000  # rows that tell what a column may be
 _LEAST_RUNS = 2  # columns: one may bear the name of a run by chance
 UNIT = "unit"  # what a column that says the unit of a batch goes by
 
@@ -111,6 +117,8 @@ def columns_meant(
             names[column] = text
             scores.append(Scores(text, own, is_wide=True))
             continue
+        if plain == "epoch" and not {"epochs", "steps", "rollouts", *_STEPS} & plains:
+            plain = "epochs"
         if plain in _SEEDS and "seed" not in plains:
             plain = "seed"
         if plain in _SETS and "problem_set" not in plains:
@@ -132,7 +140,12 @@ def _runs_beside(path: Path, columns: Sequence[str], settings: Settings) -> dict
     named = [text for c in columns if (text := c.strip()) and plain_name(text) not in _STEPS]
     if len(named) < _LEAST_RUNS or settings.pattern or not path.is_file():
         return {}
-    found = {text: configuration_in_table(path, text) for text in named}
+    every = {text: configuration_in_table(path, text) for text in named}
+    cells = cells_seen(path, columns) if None in every.values() else {}
+    found = {text: one for text, one in every.items() if one is not None or not (
+        counts_up(at := cells.get(text, np.full(1, 0.5))) or np.isnan(at).all()
+    )}  # what counts steps, or holds words, is no run's
+    named = [*found]
     said = {
         text: configuration({plain_name(key): value for key, value in one[1].items()})
         for text, one in found.items() if one is not None
@@ -188,10 +201,11 @@ def not_there(
     path: Path, missing: list[str], header: list[str], settings: Settings
 ) -> InputError:
     """The refusal of a table without a column that must be there, with its cure."""
-    stepped = any(plain_name(c.strip()) in ("steps", *_STEPS) for c in header)
+    counted = ("steps", *_STEPS, *(_EPOCHS if settings.training_problems else ()))
+    stepped = any(plain_name(c.strip()) in counted for c in header)
     if stepped and set(missing) & set(SETTINGS):
         missing = [name for name in missing if name != "rollouts"]  # B_p * n * step, once known
-    cures = list(_cures(path, missing, header))
+    cures = list(_cures(path, missing, header, settings))
     options = [word for one in cures for word in one.options]
     cure = f"add {'; '.join(one.text for one in cures)}"
     if "score" in missing:
@@ -216,15 +230,53 @@ def not_there(
         f"{path}: a table must have the columns {', '.join(REQUIRED)}, but {', '.join(missing)} "
         f"{'is' if len(missing) == 1 else 'are'} missing (it has {some(header)}{also}); {cure}.",
         options=options, trial=trial_of(options),
+        condition=" and ".join(one.condition for one in cures if one.condition),
     )
 
 
 _SHORTEST = {"problems_per_batch": "bp", "rollouts_per_problem": "n", "seed": "seed"}
 
 
-def _cures(path: Path, missing: list[str], header: list[str]) -> Iterator[Cure]:
+def cells_seen(path: Path, header: Sequence[str]) -> dict[str, FloatArray]:
+    """The numbers in the first rows of each column of a file, NaN for what is none; {} else."""
+    found = dict[str, FloatArray]()
+    if path.suffix in (".csv", ".tsv") and path.is_file():
+        head = head_of(path)
+        with path.open(encoding=head.encoding, errors="replace", newline="") as file:
+            rows = [*islice(csv.reader(file, delimiter=head.separator), head.lines + _SEEN)]
+        rows, comma = rows[head.lines :], "," if head.separator != "," else "%"  # a decimal one
+        for i, name in enumerate(header):
+            texts = (row[i].replace("%", "").replace(comma, ".") for row in rows if i < len(row))
+            cells = (number(text.strip()) for text in texts)
+            found[name.strip()] = np.array([np.nan if c is None else c for c in cells])
+    return found
+
+
+def counts_up(cells: FloatArray) -> bool:
+    """Whether a column counts as steps do: from 0, or on and on by as much, whole numbers.
+
+    >>> counts_up(np.array([0, 20, 40, 0, 20.0])), counts_up(np.array([16, 16, 32, 32.0]))
+    (True, False)
+    """
+    own = cells[np.isfinite(cells)]
+    if own.size < 3 or (own != np.floor(own)).any() or own.min() < 0:
+        return False
+    moves = np.unique(np.diff(own)[np.diff(own) > 0], return_index=True)[0]
+    rises = np.unique(own, return_index=True)[0].size >= 3
+    return bool(rises and (own[0] == 0 or (moves.size == 1 and own.size > 4 and (
+        (np.diff(own) != 0).all()
+    ))))
+
+
+def _cures(
+    path: Path, missing: list[str], header: list[str], settings: Settings
+) -> Iterator[Cure]:
     """What to add to the command for what is missing, a part each."""
-    there = likely_columns(header, missing)
+    cells = cells_seen(path, header)
+    counters = [c for c in header if (at := cells.get(c.strip())) is not None and counts_up(at)]
+    empty = [c for c in header if (at := cells.get(c.strip())) is not None and np.isnan(at).all()]
+    runs = _runs_beside(path, header, settings)
+    there = likely_columns([c for c in header if c not in (*counters, *empty, *runs)], missing)
     wide = pattern_in_columns(header) if {"score", *SETTINGS[1:2]} <= set(missing) else None
     if "score" in missing and wide is None and (per_update := pattern_of_updates(header)):
         yield _by_pattern(per_update, "if there is a column for every update, as it seems")
@@ -235,7 +287,7 @@ def _cures(path: Path, missing: list[str], header: list[str]) -> Iterator[Cure]:
         missing = [n for n in missing if n != "score" and f"{{{n}}}" not in wide]
         there = {name: column for name, column in there.items() if name in missing}
     if there:
-        yield Cure(by_maps(there), maps_of(there))
+        yield Cure(by_maps(there), maps_of(there), holds(there))
     rest = [name for name in missing if name not in there]
     constants = [name for name in rest if name in SETTINGS]
     if constants and (named := pattern_in_path(path, constants)):
@@ -249,11 +301,18 @@ def _cures(path: Path, missing: list[str], header: list[str]) -> Iterator[Cure]:
         )
         text = f"--set {own} if all rows share it, or --map KEY={name}{differs}"
         yield Cure(text, ["--set", own])
-    steps = [column.strip() for column in header if _UPDATES.search(column)]
+    steps = [column.strip() for column in header if _UPDATES.search(column)
+             or (column in counters and is_batch(column.strip()))]  # fmt: skip
     if "rollouts" in rest and steps:
         maps = " or ".join(mapping(column, "steps") for column in steps[:3])
         yield Cure(f"{maps} if it counts updates, or --map KEY=rollouts",
-                   ["--map", f"{steps[0] if len(steps) == 1 else 'KEY'}=steps"])  # fmt: skip
+                   ["--map", f"{steps[0] if len(steps) == 1 else 'KEY'}=steps"],
+                   f"`{steps[0]}` counts updates" if len(steps) == 1 else "")  # fmt: skip
+    elif "rollouts" in rest and (epochs := [c for c in header if plain_name(c) in _EPOCHS]):
+        own = f"training_problems={YOURS['training_problems']}"
+        yield Cure(f"--set {own}, those of one epoch, if `{epochs[0]}` counts passes over them, or "
+                   "--map KEY=rollouts (KEY=steps for a column of updates)", ["--set", own],
+                   f"`{epochs[0]}` counts passes over the training problems")  # fmt: skip
     elif "rollouts" in rest:
         yield Cure("--map KEY=rollouts with your own column (B_p * n * step in all; KEY=steps for "
                    "one of updates; not tokens, hours or epochs)",

@@ -11,6 +11,7 @@ from dataclasses import replace
 import numpy as np
 
 from isocompute.importers.runs import ImportedRun, Metric, Series
+from isocompute.importers.spent import Each
 
 Key = tuple[Metric, str, str]  # of a series in its run: metric, problem set, split
 
@@ -44,10 +45,15 @@ def merged(group: Sequence[ImportedRun]) -> ImportedRun:
     }
     clock = next((r.provenance for r in group if r.provenance.s_per_step is not None), None)
     said |= {name: getattr(clock or best.provenance, name) for name in ("pace", "clocked")}
+    kept = [r.spent for r in group]
+    timed = next((one for one in kept if one.times is not None), kept[0])
+    tokens, drawn = (next((one for s in kept if (one := getattr(s, name)).step_L.size), Each())
+                     for name in ("tokens", "drawn"))  # fmt: skip
+    spent = replace(timed, tokens=tokens, drawn=drawn)
     whole = replace(
         whole, provenance=replace(whole.provenance, facts=facts, **said),  # type: ignore[arg-type]  # as above
         notes=tuple(dict.fromkeys(note for r in ordered for note in r.notes)),
-        outcomes=best.outcomes or next((r.outcomes for r in ordered if r.outcomes), ()),
+        spent=spent, outcomes=best.outcomes or next((r.outcomes for r in ordered if r.outcomes), ()),
     )
     paths = dict.fromkeys(r.provenance.path for r in ordered[1:])
     others = ", ".join(path for path in paths if path != best.provenance.path)

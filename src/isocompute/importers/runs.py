@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isocompute.errors import InputError
+from isocompute.importers.spent import Spent
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -210,6 +211,7 @@ class ImportedRun:
         n_rows: rows read.
         notes: what a reader of the result should know, one line each.
         provenance: file, hash, version, and what was inferred.
+        spent: what its updates took, for a log that goes on with it; no part of a record.
     """
 
     name: str
@@ -224,6 +226,7 @@ class ImportedRun:
     n_rows: int = 0
     notes: tuple[str, ...] = ()
     provenance: Provenance
+    spent: Spent = field(default_factory=Spent, repr=False, compare=False)
 
     @property
     def concluded(self) -> tuple[str, ...]:

@@ -54,7 +54,9 @@ class Sides:
             self._trained = step
             if not side:
                 self.first_length = row
-        if len(side) < (MAX_TIMED if kind == SECONDS else MAX_STEPS):
+        if self.redone is not None and step >= self.redone and step in side:
+            side[step] = result  # what is done again is what the scores come of
+        elif len(side) < (MAX_TIMED if kind == SECONDS else MAX_STEPS):
             side.setdefault(step, result)
         return _CHECKS[kind] if kind in _CHECKS and len(side) >= _ENOUGH else None
 

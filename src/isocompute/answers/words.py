@@ -24,6 +24,7 @@ from isocompute.answers.steps import (
 from isocompute.domain import Configuration
 from isocompute.domain.text import compact, singular
 from isocompute.errors import InputError
+from isocompute.recipe import TRAINED
 from isocompute.trainers import key_lines
 
 _LABEL = 13  # columns of the names at the left
@@ -144,6 +145,8 @@ def _rows(d: Mapping[str, Any]) -> list[str]:
     if known is None or "warmup_steps" in known:  # else it is yours to keep, as the rest
         rate += f", {d['recipe']['warmup_steps']} warm-up steps"
     out += _row("lr", rate, rate_origin(d))
+    for i, line in enumerate(textwrap.wrap("; ".join(d.get("assumes", ())), WIDTH - _LABEL)):
+        out += _row("" if i else "assumes", line)
     assumed = any(one["code"] == "difficulty_assumed" for one in d["notices"])
     whose = "easy set assumed" if assumed else ""
     if d.get("asked"):
@@ -223,7 +226,8 @@ def rate_origin(d: Mapping[str, Any]) -> str:
     if whose != "runs":
         return {None: "", "study": "from your study"}.get(whose, f"{whose}'s; tune yours")
     base = d["recipe"]["base_batch_size"]
-    held = "held constant; it fell in the runs" if d.get("rate_fell") else ""
+    schedule = d["recipe"].get("lr_schedule") or "constant"
+    held = "falling as in the runs" if schedule != "constant" else ""
     if base == d["batch_size"]:
         return held or "as in the runs"
     said = f"from {plain_rate(d['recipe']['learning_rate'])} at a batch of {compact(base)}"
@@ -325,11 +329,19 @@ def recipe_said(d: Mapping[str, Any]) -> str:
     return ", ".join(words.get(name, name.replace("_", " ")) for name in d["recorded"])
 
 
+# What keys say whatever the logs do; see `trainers.rows.ALWAYS`.
+_OURS = {"updates_per_batch": "One update per batch", "lr_schedule": "a constant rate"}
+
+
 def recipe_unsaid(d: Mapping[str, Any]) -> str:
     """What the keys of a trainer hold that no run recorded; "" where a recipe is not the runs'."""
     if not (told := recipe_said(d)):
         return ""
-    return f"Of the recipe your logs hold only: {told}. Keep your own other settings."
+    if not {*TRAINED} & {*d["recorded"]}:
+        return f"Of the recipe your logs hold only: {told}. Keep your own other settings."
+    own = [text for word, text in _OURS.items() if word not in d["recorded"]]
+    ours = f" {' and '.join(own)} {'are' if len(own) > 1 else 'is'} not theirs." if own else ""
+    return f"The recipe is your runs', by their logs; keep what stands in none of them.{ours}"
 
 
 def _beside(d: Mapping[str, Any], trainer: str) -> list[str]:

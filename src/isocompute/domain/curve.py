@@ -68,7 +68,8 @@ class Curve:
             they are many, several runs probably share a name.
         failed_rules: health rules that the run failed, where the source has its steps.
         is_frozen: an adaptive sweep stopped the run because its n can no longer be best.
-        recorded: settings of training that the source records, in the words of `recipe.RECORDED`.
+        recorded: settings of training that the source records, in the words of `recipe.RECORDED` and
+            `recipe.TRAINED`.
         steps_assumed: a tracker's own step is taken for updates, and nothing beside it says so.
         gpus: of which its GPU-hours are counted; None where that is not known.
         timed_on: GPUs that it trained on, where its GPU-hours are scaled to another number.
@@ -99,7 +100,7 @@ class Curve:
     n_repeated: int = 0
     failed_rules: tuple[str, ...] = ()
     is_frozen: bool = False
-    recorded: Mapping[str, float] = field(default_factory=dict)
+    recorded: Mapping[str, float | str] = field(default_factory=dict)
     steps_assumed: bool = False
     gpus: int | None = None
     timed_on: int | None = None

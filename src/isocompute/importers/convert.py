@@ -16,7 +16,7 @@ from isocompute.domain import Curve
 from isocompute.errors import InputError
 from isocompute.importers.asking import first_error, require_configuration
 from isocompute.importers.doubts import refuse_doubts
-from isocompute.importers.recorded import recorded_numbers
+from isocompute.importers.recorded import recorded_said
 from isocompute.importers.runs import ImportedRun, Series
 from isocompute.importers.scale import MOST_ROLLOUTS
 from isocompute.importers.scored import (
@@ -377,7 +377,7 @@ def _curve(run: ImportedRun, s: Series, keep: NDArray[np.bool_], label: str) -> 
         steps_K=steps_K, clocked=told.clocked,
         gpu_hours_K=None if timed is None else gpu_hours(steps_K, timed, told.pace),
         trials=_trials(run, s),
-        n_missing=s.n_missing + int((~keep).sum()), recorded=recorded_numbers(told.facts),
+        n_missing=s.n_missing + int((~keep).sum()), recorded=recorded_said(told.facts),
         steps_assumed=any(line.endswith(ASSUMED) for line in told.inferred),
         gpus=round(timed / seconds) if timed and seconds else None,
         trained_on=round(each / run.rollouts_per_problem / of) if of and each > 0 else None,

@@ -41,7 +41,7 @@ TRAINED = (
     "gae_gamma", "gae_lambda", "value_learning_rate", "value_clip",
     "evaluation_temperature", "evaluation_top_p", "evaluation_samples",
 )  # fmt: skip
-# Estimators of advantages of verl 0.9.1 (ppo/core_algos.py); any other word for an objective is a loss.
+# Estimators of advantages of verl 0.9.1 (ppo/core_algos.py); any other objective is a loss.
 ADVANTAGES = (
     "grpo", "ppo", "reinforce_plus_plus", "reinforce_plus_plus_baseline", "remax", "rloo", "opo",
     "grpo_passk", "gpg", "rloo_vectorized", "grpo_vectorized", "optimal_token_baseline",

@@ -138,7 +138,8 @@ def recorded_recipe(
     """
     said = {
         word: {c: _most(values) for c, values in found.items()}
-        for word in (*RECORDED, *TRAINED) if word not in keep if (found := _by_configuration(curves, word))
+        for word in (*RECORDED, *TRAINED) if word not in keep
+        if (found := _by_configuration(curves, word))
     }  # fmt: skip
     rates: dict[Configuration, Any] = said.pop(RATE, {})
     taken: dict[str, Any] = {w: by[_nearest(by, chosen)] for w, by in said.items()}
@@ -276,9 +277,9 @@ def _differing(
         where, left = list[str](), [*curves]
         for word in differ:
             if len({c.recorded.get(word) for c in left}) > 1:
-                where.append(f"--where {shlex.quote(f'{word}={_exact(taken[word])}')}")
+                where.append(shlex.quote(f"{word}={_exact(taken[word])}"))
                 left = [c for c in left if c.recorded.get(word) == taken[word]]
-        yield notice("settings_differ", which=which, where=" ".join(where), **chosen._asdict())
+        yield notice("settings_differ", which=which, where=" --where ".join(where), **chosen._asdict())
     if rates and scaling_of(rates) is None:
         by_batch = {c.batch_size: rate for c, rate in sorted(rates.items())}
         listed = [f"{rate:g} at {compact(batch)}" for batch, rate in sorted(by_batch.items())]

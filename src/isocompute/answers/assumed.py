@@ -1,20 +1,21 @@
-"""What the advice of a plan takes for granted, where the logs of its runs say that it is not plain.
-
-Plain are on-policy updates at a constant rate: of these nothing is said.
-"""
+"""What of a plan is its runs' own: their recipe as far as logs hold it, and what advice assumes."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from isocompute.answers.around import known_words
 from isocompute.domain import Curve
 from isocompute.domain.text import compact
+from isocompute.recipe import TRAINED
 from isocompute.trainers.rows import FALLING
 
 
 def assumptions(said: Mapping[str, Any], curves: Sequence[Curve], steps: int) -> list[str]:
-    """Each in a few words: off-policy updates, a schedule that the plan's length changes, staleness.
+    """Each in a few words: off-policy updates, a schedule of the plan's length, staleness.
+
+    Of what is plain, on-policy updates at a constant rate, nothing is said.
 
     Args:
         said: what the logs of the runs say of their training.
@@ -38,3 +39,27 @@ def assumptions(said: Mapping[str, Any], curves: Sequence[Curve], steps: int) ->
     if (old := said.get("staleness", 0.0)) > 0:
         found.append(f"asynchronous rollouts (staleness {old:g})")
     return found
+
+
+def recipe_said(d: Mapping[str, Any]) -> str:
+    """What logs hold of a recipe that is not all in them: "learning rate"; "" of others."""
+    if known_words(d) is None:
+        return ""
+    words = {"kl_coef": "KL", "entropy_coef": "entropy bonus"}
+    return ", ".join(words.get(name, name.replace("_", " ")) for name in d["recorded"])
+
+
+def recipe_unsaid(d: Mapping[str, Any], trainer: str) -> str:
+    """What the keys of a trainer hold that no run recorded; "" where a recipe is not the runs'."""
+    if not (told := recipe_said(d)):
+        return ""
+    if not {*TRAINED} & {*d["recorded"]}:
+        return f"Of the recipe your logs hold only: {told}. Keep your own other settings."
+    said = "The recipe is your runs', by their logs; keep your own where no key stands here."
+    ours = [] if "updates_per_batch" in d["recorded"] else ["One update per batch"]
+    keys = d["trainer"].get(trainer, ())
+    scheduled = any("sched" in key or "decay-style" in key for key in keys)
+    if scheduled and "lr_schedule" not in d["recorded"]:
+        ours.append("a constant rate")
+    its = " and ".join(ours)
+    return f"{said} {its[0].upper()}{its[1:]}: your logs do not say it." if ours else said

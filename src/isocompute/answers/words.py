@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from isocompute.answers.around import known_words
+from isocompute.answers.assumed import recipe_unsaid
 from isocompute.answers.beside import check_words, lead_words, less_words, passes_words
 from isocompute.answers.machines import clock_words, doubt_words, gpus_words
 from isocompute.answers.steps import (
@@ -24,7 +25,6 @@ from isocompute.answers.steps import (
 from isocompute.domain import Configuration
 from isocompute.domain.text import compact, singular
 from isocompute.errors import InputError
-from isocompute.recipe import TRAINED
 from isocompute.trainers import key_lines
 
 _LABEL = 13  # columns of the names at the left
@@ -321,35 +321,12 @@ def _keys(d: Mapping[str, Any], trainer: str) -> list[str]:
     return key_lines(d["trainer"][trainer])
 
 
-def recipe_said(d: Mapping[str, Any]) -> str:
-    """What logs hold of a recipe that is not all in them: "learning rate"; "" of others."""
-    if known_words(d) is None:
-        return ""
-    words = {"kl_coef": "KL", "entropy_coef": "entropy bonus"}
-    return ", ".join(words.get(name, name.replace("_", " ")) for name in d["recorded"])
-
-
-# What keys say whatever the logs do; see `trainers.rows.ALWAYS`.
-_OURS = {"updates_per_batch": "One update per batch", "lr_schedule": "a constant rate"}
-
-
-def recipe_unsaid(d: Mapping[str, Any]) -> str:
-    """What the keys of a trainer hold that no run recorded; "" where a recipe is not the runs'."""
-    if not (told := recipe_said(d)):
-        return ""
-    if not {*TRAINED} & {*d["recorded"]}:
-        return f"Of the recipe your logs hold only: {told}. Keep your own other settings."
-    own = [text for word, text in _OURS.items() if word not in d["recorded"]]
-    ours = f" {' and '.join(own)} {'are' if len(own) > 1 else 'is'} not theirs." if own else ""
-    return f"The recipe is your runs', by their logs; keep what stands in none of them.{ours}"
-
-
 def _beside(d: Mapping[str, Any], trainer: str) -> list[str]:
     """What to know beside the keys: units, what they do not say, and who trained with them."""
     left = d["trainer_not_set"][trainer]
     version = d["trainer_trained"][trainer]
     said = [
-        recipe_unsaid(d),
+        recipe_unsaid(d, trainer),
         d["trainer_units"][trainer],
         f"Not set for this trainer: {', '.join(left)}." if left else "",
         f"Tested by us with {trainer} {version} (CPU, tiny model)." if version else

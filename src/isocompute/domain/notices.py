@@ -188,7 +188,7 @@ TABLES: Mapping[str, Mapping[str, Template]] = {
         "settings_differ": _caution(
             "The runs were trained with several values of {which}; the plan takes those of "
             "{problems_per_batch} x {rollouts_per_problem}.",
-            "Keep runs of one value: {where}."),
+            "Keep runs of one value: --where {where}."),
         "rates_without_a_rule": _caution(
             "The runs' learning rates follow no rule of the batch size: {which} rollouts.",
             "Compare n at rates that follow the square root of the batch: train again those that "

@@ -61,9 +61,10 @@ from isocompute.importers.scale import of_errors
 from isocompute.importers.schedule import EPOCH, passes_per_step, rate_span
 from isocompute.importers.scored import Evidence
 from isocompute.importers.settings import Settings
+from isocompute.importers.spent import Spent
 from isocompute.importers.split_names import measured
 from isocompute.importers.steps import BEFORE, EARLIEST_FIRST, FROM_ZERO, OWN, Counters
-from isocompute.importers.spent import Spent
+from isocompute.importers.taught import ALIKE, share_at_the_end
 from isocompute.importers.timing import gpus_by_throughput, times_of
 
 MAX_UNREAD = 200
@@ -257,6 +258,7 @@ def conclude(
             **spent.said(),
             passes_per_step=passes_per_step(c.side[EPOCH]), rates=rate_span(c.side["rate"]),
             micro_batch=whole(c.config.get("per_device_train_batch_size")),
+            alike=share_at_the_end(c.side[ALIKE]),
             inferred=(*c.settings.inferred, *c.counters.inferred),
         ),
         spent=spent,

@@ -28,6 +28,7 @@ from isocompute.importers.scored import (
     scores_unread,
 )
 from isocompute.importers.steps import ASSUMED
+from isocompute.importers.taught import groups_of
 from isocompute.importers.timing import gpu_hours
 from isocompute.importers.vocabulary import column_of
 
@@ -376,7 +377,7 @@ def _curve(run: ImportedRun, s: Series, keep: NDArray[np.bool_], label: str) -> 
         tokens_K=tokens if np.isfinite(tokens).all() else None,
         steps_K=steps_K, clocked=told.clocked,
         gpu_hours_K=None if timed is None else gpu_hours(steps_K, timed, told.pace),
-        trials=_trials(run, s),
+        trials=_trials(run, s), groups=groups_of(run, s),
         n_missing=s.n_missing + int((~keep).sum()), recorded=recorded_said(told.facts),
         steps_assumed=any(line.endswith(ASSUMED) for line in told.inferred),
         gpus=round(timed / seconds) if timed and seconds else None,

@@ -93,7 +93,13 @@ def recorded_of(config: Mapping[str, object]) -> dict[str, str]:
             value = None if said is None else value if said else 0.0
         if value is not None and not _is_elsewhere(one, config):
             found[one.word] = f"{value:.6g}"
-    return found | trained_of(config)
+    trained = trained_of(config)
+    if _TRL in config and "warmup_steps" in found and (
+        ticks := number(trained.get("updates_per_batch"))
+    ):
+        batches = float(found.pop("warmup_steps")) / ticks  # it counts steps of the optimizer
+        found |= {"warmup_steps": f"{batches:.6g}"} if batches.is_integer() else {}
+    return found | trained
 
 
 def logged_rate(rate: Mapping[int, float]) -> dict[str, str]:

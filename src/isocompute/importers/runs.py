@@ -163,6 +163,7 @@ class Provenance:
         passes_per_step: passes over the training problems in an update, where the log has epochs.
         rates: the learning rate of its last row and the largest, where it is logged.
         micro_batch: completions per device and micro-step, where a configuration says it (TRL).
+        alike: share of groups whose rewards were all alike at the end, where the log has it.
         unread: keys of the log that were not understood, the first ones.
         likely: those of them that may hold a score, the likeliest values first.
         beside_loss: those of them that stand in every row with a loss, a KL or a rate.
@@ -185,6 +186,7 @@ class Provenance:
     passes_per_step: float | None = None
     rates: tuple[float, float] | None = None
     micro_batch: int | None = None
+    alike: float | None = None
     unread: tuple[str, ...] = ()
     likely: tuple[str, ...] | None = None
     beside_loss: tuple[str, ...] = ()

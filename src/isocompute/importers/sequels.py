@@ -274,15 +274,14 @@ def _joined(first: ImportedRun, then: ImportedRun) -> ImportedRun:
             kept.setdefault(key, s)
             continue
         stays = old.step_K < s.step_K[0]
-        counted = {
-            name: np.concatenate((getattr(old, name)[stays], _counted_on(
-                getattr(s, name), s.step_K, getattr(before, of), getattr(its_own, of), begins
-            ))) for name, of in (("rollouts_K", "drawn"), ("tokens_K", "tokens"))
-        }  # fmt: skip
+        drawn_K = _counted_on(s.rollouts_K, s.step_K, before.drawn, its_own.drawn, begins)
+        tokens_K = _counted_on(s.tokens_K, s.step_K, before.tokens, its_own.tokens, begins)
         kept[key] = replace(
             old, n_missing=old.n_missing + s.n_missing,
             step_K=np.concatenate((old.step_K[stays], s.step_K)),
-            score_K=np.concatenate((old.score_K[stays], s.score_K)), **counted,
+            rollouts_K=np.concatenate((old.rollouts_K[stays], drawn_K)),
+            tokens_K=np.concatenate((old.tokens_K[stays], tokens_K)),
+            score_K=np.concatenate((old.score_K[stays], s.score_K)),
         )
     lost = max(ends[1], before.last()) - begins
     again = f", {lost} steps done twice count once" if lost > 0 else ""
@@ -292,6 +291,7 @@ def _joined(first: ImportedRun, then: ImportedRun) -> ImportedRun:
         first, provenance=replace(
             own, rates=rates or own.rates, **spent.said(),
             passes_per_step=its.passes_per_step or own.passes_per_step,
+            alike=own.alike if its.alike is None else its.alike,
         ), spent=spent, series=tuple(kept.values()), outcomes=_outcomes(first, then, span[0]),
         errors=(*first.errors, *then.errors), n_errors=first.n_errors + then.n_errors,
         n_rows=first.n_rows + then.n_rows, steps=then.steps or first.steps,

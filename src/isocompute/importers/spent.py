@@ -54,6 +54,10 @@ class Each:
         return np.concatenate(([begins], step[:stop])).astype(np.int64), np.concatenate(
             ([0.0], total))  # fmt: skip
 
+    def last(self) -> int:
+        """The last update that it says; 0 without any."""
+        return int(self.step_L[-1]) if self.step_L.size else 0
+
     def then(self, other: Each, begins: int) -> Each:
         """These up to an update, the other's after it."""
         own, its = self.step_L <= begins, other.step_L > begins
@@ -106,8 +110,8 @@ class Spent:
 
     def last(self) -> int:
         """The last update of its rows; 0 without any."""
-        ends = [int(one.step_L[-1]) for one in (self.tokens, self.drawn) if one.step_L.size]
-        return max([*ends, 0 if self.times is None else int(self.times.until_T[-1])])
+        timed = 0 if self.times is None else int(self.times.until_T[-1])
+        return max(self.tokens.last(), self.drawn.last(), timed)
 
     def after(self, step: int) -> Spent:
         """The same of a log whose updates are counted on from one."""
@@ -121,8 +125,9 @@ class Spent:
         times, gpus = self.times or other.times, self.gpus if self.times else other.gpus
         if self.times is not None and other.times is not None:
             parts = self.times.within(0, begins), other.times.within(begins, np.inf)
-            until_T, seconds_T, updates_T = (np.concatenate(pair) for pair in
-                                             zip(parts[0][:3], parts[1][:3], strict=True))  # fmt: skip
+            until_T, seconds_T, updates_T = (
+                np.concatenate(pair) for pair in zip(parts[0][:3], parts[1][:3], strict=True)
+            )
             times = Times(until_T, seconds_T, updates_T, any(part.clocked for part in parts))
             if self.gpus and other.gpus:  # what both paid for, by the update
                 paid = self.gpus * parts[0].seconds_T.sum() + other.gpus * parts[1].seconds_T.sum()

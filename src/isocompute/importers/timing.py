@@ -140,7 +140,8 @@ def times_of(side: Mapping[str, Side]) -> Times | None:
     whole = {s: v for s, v in side[WHOLE].items() if s > 0 and v > 0}
     if whole:
         last = max(whole)
-        return Times(*(np.array([v], np.float64) for v in (last, whole[last], last)), clocked=True)
+        until_T, seconds_T = np.array([float(last)]), np.array([whole[last]])
+        return Times(until_T, seconds_T, until_T.copy(), clocked=True)
     since = side[SINCE]
     if len(since) < 2 or max(since) - min(since) < 1 or since[max(since)] <= since[min(since)]:
         return None  # a resumed run's clock begins anew

@@ -187,8 +187,8 @@ def _in_trl(config: Config) -> Words:
     ):
         mode = _text(config, "vllm_importance_sampling_mode") or "sequence_mask"
         yield "importance_level", mode.removesuffix("_truncate") if corrected else None
-        yield "importance_cap", _number(config, "vllm_importance_sampling_clip_max",
-                                        "vllm_importance_sampling_cap") if corrected else "none"  # fmt: skip
+        cap = ("vllm_importance_sampling_clip_max", "vllm_importance_sampling_cap")
+        yield "importance_cap", _number(config, *cap) if corrected else "none"
     rank = _number(config, "lora_rank", "lora_r", "peft_config.r", "peft_config.default.r")
     kind = _text(config, "train_type", "tuner_type")  # ms-swift
     if _is(config, "use_peft") is False or kind == "full":
@@ -259,5 +259,5 @@ _READERS: tuple[tuple[Callable[[Config], bool], Callable[[Config], Words]], ...]
     (lambda c: any(key.startswith("actor_rollout_ref.") for key in c), _in_verl),
     (lambda c: "num_generations" in c and "num_prompts_per_step" not in c, _in_trl),
     (lambda c: "rollout.n_samples_per_prompt" in c, _in_openrlhf),
-    (lambda c: True, _in_others),
+    (lambda _: True, _in_others),
 )

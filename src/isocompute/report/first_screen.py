@@ -8,6 +8,7 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
 from isocompute.answers.around import PUBLISHED_MODEL, known_words
+from isocompute.answers.assumed import recipe_said
 from isocompute.answers.beside import check_words, lead_words, less_words, passes_words
 from isocompute.answers.machines import clock_words
 from isocompute.answers.steps import (
@@ -26,7 +27,6 @@ from isocompute.answers.words import (
     is_today,
     other_amounts,
     rate_origin,
-    recipe_said,
     runner_up_words,
     source_words,
     span_words,

@@ -63,7 +63,7 @@ def trl_rows(asked: Asked, *, micro_batch: int = MICRO_BATCH, processes: int = 1
     if kind in _SCHEDULES and asked.told("lr_least", 0.0) == 0:
         yield Row("lr_schedule", "lr_scheduler_type", kind)
         yield Row("lr_least", "lr_scheduler_type", kind)
-    yield Row("warmup_steps", "warmup_steps", r.warmup_steps)
+    yield Row("warmup_steps", "warmup_steps", r.warmup_steps * minis * passes)
     yield Row("weight_decay", "weight_decay", r.weight_decay)
     yield Row("max_grad_norm", "max_grad_norm", r.max_grad_norm)
     yield Row("kl_coef", "beta", r.kl_coef)

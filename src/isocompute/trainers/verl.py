@@ -133,7 +133,7 @@ def verl_rows(asked: Asked, release: tuple[int, int] = NEWEST) -> Iterator[Row]:
 
 
 def _objective(word: str) -> tuple[str, str]:
-    """verl's estimator of advantages and its loss, of a word for both.
+    """The estimator of advantages and the loss of verl, of a word for both.
 
     >>> _objective("grpo"), _objective("gspo"), _objective("rloo"), _objective("rloo/gspo")
     (('grpo', 'vanilla'), ('grpo', 'gspo'), ('rloo', 'vanilla'), ('rloo', 'gspo'))

@@ -200,6 +200,8 @@ def test_what_another_trainer_has_no_word_for_is_named() -> None:
     assert "loss_type" not in keys
     assert {"aggregation=seq-mean-token-sum-norm", "zero_variance_filter=refill", "lora_rank=32",
             "kl_estimator=mse"} <= set(left)  # fmt: skip
+    told = recipe_unsaid(d, "trl").partition(" No key of trl says what they had: ")[2]
+    assert {"lora_rank=32", "zero_variance_filter=refill"} <= set(told.rstrip(".").split(", "))
     made = read_allocation("trl", keys)
     assert (made.problems_per_batch, made.rollouts_per_problem, made.steps) == (
         d["problems_per_batch"], d["rollouts_per_problem"], d["steps"],

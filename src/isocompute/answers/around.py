@@ -279,7 +279,8 @@ def _differing(
             if len({c.recorded.get(word) for c in left}) > 1:
                 where.append(shlex.quote(f"{word}={_exact(taken[word])}"))
                 left = [c for c in left if c.recorded.get(word) == taken[word]]
-        yield notice("settings_differ", which=which, where=" --where ".join(where), **chosen._asdict())
+        yield notice("settings_differ", which=which, where=" --where ".join(where),
+                     **chosen._asdict())  # fmt: skip
     if rates and scaling_of(rates) is None:
         by_batch = {c.batch_size: rate for c, rate in sorted(rates.items())}
         listed = [f"{rate:g} at {compact(batch)}" for batch, rate in sorted(by_batch.items())]

@@ -61,5 +61,15 @@ def recipe_unsaid(d: Mapping[str, Any], trainer: str) -> str:
     scheduled = any("sched" in key or "decay-style" in key for key in keys)
     if scheduled and "lr_schedule" not in d["recorded"]:
         ours.append("a constant rate")
-    its = " and ".join(ours)
-    return f"{said} {its[0].upper()}{its[1:]}: your logs do not say it." if ours else said
+    if its := " and ".join(ours):
+        said += f" {its[0].upper()}{its[1:]}: your logs do not say it."
+    left = unsaid_of_runs(d, trainer)
+    return said + (f" No key of {trainer} says what they had: {', '.join(left)}." if left else "")
+
+
+def unsaid_of_runs(d: Mapping[str, Any], trainer: str) -> list[str]:
+    """What the runs had and the keys of a trainer cannot say, with its values."""
+    if not {*TRAINED} & {*d["recorded"]}:
+        return []
+    return [one for one in d["trainer_not_set"].get(trainer, ())
+            if one.partition("=")[0] in d["recorded"]]  # fmt: skip

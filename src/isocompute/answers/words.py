@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from isocompute.answers.around import known_words
-from isocompute.answers.assumed import recipe_unsaid
+from isocompute.answers.assumed import recipe_unsaid, unsaid_of_runs
 from isocompute.answers.beside import check_words, lead_words, less_words, passes_words
 from isocompute.answers.machines import clock_words, doubt_words, gpus_words
 from isocompute.answers.steps import (
@@ -323,7 +323,8 @@ def _keys(d: Mapping[str, Any], trainer: str) -> list[str]:
 
 def _beside(d: Mapping[str, Any], trainer: str) -> list[str]:
     """What to know beside the keys: units, what they do not say, and who trained with them."""
-    left = d["trainer_not_set"][trainer]
+    named = unsaid_of_runs(d, trainer)
+    left = [one for one in d["trainer_not_set"][trainer] if one not in named]
     version = d["trainer_trained"][trainer]
     said = [
         recipe_unsaid(d, trainer),

@@ -126,7 +126,7 @@ def recorded_said(facts: Mapping[str, str]) -> dict[str, float | str]:
     >>> recorded_said({"model": "Qwen", "learning_rate": "1e-06", "temperature": "low"})
     {'learning_rate': 1e-06}
     >>> recorded_said({"objective": "rloo", "lora_rank": "32"})
-    {'objective': 'rloo', 'lora_rank': 32.0}
+    {'lora_rank': 32.0, 'objective': 'rloo'}
     """
     said = {word: number(facts.get(word)) for word in (*RECORDED, *TRAINED)}
     known = {word: v for word, v in said.items() if v is not None and math.isfinite(v)}

@@ -17,10 +17,9 @@ from isocompute.recipe import Recipe
 MANY_EPOCHS = 1_000_000
 
 Keys = dict[str, Any]
-# How a run is evaluated trains nothing; a plan leaves the second open.
-OF_EVALUATION = ("evaluation_temperature", "evaluation_top_p", "evaluation_samples")
-_OPEN = ("seed", "response_tokens")
-# What every trainer does that is not told otherwise.
+_OPEN = ("seed", "response_tokens")  # a plan leaves them open
+# What every trainer does that is not told otherwise; how often a problem is sampled for a score
+# trains nothing.
 _OFF: Mapping[str, Any] = {
     "kl_in_reward": 0.0, "zero_variance_filter": "none", "passes_per_batch": 1.0, "staleness": 0.0,
     "token_share": 1.0, "importance_cap": "none", "lora_rank": 0.0, "length_penalty": "none",
@@ -109,7 +108,7 @@ class Asked:
             }
         if self.said is not None:
             words |= {word: value for word, value in self.said.items()
-                      if word not in OF_EVALUATION and value != _OFF.get(word, ...)}  # fmt: skip
+                      if word != "evaluation_samples" and value != _OFF.get(word, ...)}  # fmt: skip
         return words
 
 

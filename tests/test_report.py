@@ -865,7 +865,7 @@ def test_the_small_bundle_is_taken_where_it_was_fetched(monkeypatch: pytest.Monk
     monkeypatch.setattr(html, "SMALL_BUNDLE", "report.css")  # any file beside the page's own
     assert SCRIPT_OF_PLOTLY().startswith(":root")
     monkeypatch.setattr(html, "SMALL_BUNDLE", "no-such-file")
-    assert len(SCRIPT_OF_PLOTLY()) > 4e6
+    assert len(SCRIPT_OF_PLOTLY()) > 3e6
     assert "plotly.js" in whole[:200]
 
 

@@ -299,7 +299,7 @@ def test_hover_reads_beside_the_figure_and_lights_the_same_runs_elsewhere(opened
 
 def test_figures_are_read_by_keyboard(opened: Opened) -> None:
     figure = opened.figure("learning-curves")
-    figure.locator(".plot").focus()
+    figure.locator("div.plot").focus()
     opened.page.keyboard.press("ArrowRight")
     first = figure.locator(".readout").inner_text()
     opened.page.keyboard.press("ArrowRight")

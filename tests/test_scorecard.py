@@ -355,7 +355,8 @@ def test_a_fall_is_looked_for_in_the_other_seeds():
     assert verdict(found, "above", 0.01) == "does not"
     many = [scores.fall(power.seen(level, rng(i), 3, LOUD)).value for i in range(30)]
     assert abs(np.mean(many)) < 0.02  # a peak of the run's own would be 0.05 of noise
-    assert verdict(scores.fall(power.seen(falls, rng(), 3, LOUD)), "above", 0.01) == "undecided"
+    loud = [scores.fall(power.seen(falls, rng(i), 3, LOUD)) for i in range(30)]
+    assert {verdict(one, "above", 0.01) for one in loud} == {"holds", "undecided"}  # never denied
 
 
 # Beyond the paper

@@ -45,7 +45,7 @@ def rows(first: int, last: int, part: int) -> Rows:
         row = {"val-core/math/acc/mean@4": score(step, part)} if step % 4 == 0 else {}
         if step > first:
             row |= {"timing_s/step": seconds(step, part)}
-            row |= {"response_length/mean": length(step, part)}
+            row |= {"response_length/mean": length(step, part), "training/epoch": (step - 1) // 7}
         found.append((step, row))
     return found
 
@@ -105,6 +105,7 @@ def test_two_logs_of_a_run_are_one_log(
         check(curve)
     for name in ("gpu_hours_K", "tokens_K", "rollouts_K", "score_K"):
         assert getattr(whole, name) == pytest.approx(getattr(joined, name), rel=1e-12), name
+    assert whole.trained_on == joined.trained_on == 7 * B_P
 
 
 def test_event_files_of_a_run_count_its_hours(tmp_path: Path) -> None:

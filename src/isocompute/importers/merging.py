@@ -61,15 +61,16 @@ def _spent(group: Sequence[ImportedRun]) -> tuple[Spent, dict[str, object]]:
     kept = [kept_of(r) for r in group]
     tokens, drawn = (max((getattr(one, name) for one in kept), key=Each.last)
                      for name in ("tokens", "drawn"))  # fmt: skip
+    epochs = max((one.epochs for one in kept), key=Each.last)
     clocks = [k for k, r in enumerate(group) if r.provenance.s_per_step is not None]
     if not clocks:
-        return Spent(tokens=tokens, drawn=drawn), {}
+        return Spent(tokens=tokens, drawn=drawn, epochs=epochs), {}
     first = max(clocks, key=lambda k: kept[k].last())
     own, gpus = group[first].provenance, next((one.gpus for one in kept if one.gpus), None)
     times = {name: getattr(own, name) for name in ("s_per_step", "pace", "clocked")}
     times["gpu_s_per_step"] = own.gpu_s_per_step or (gpus and gpus * times["s_per_step"])
     return Spent(times=kept[first].times, gpus=kept[first].gpus or gpus, tokens=tokens,
-                 drawn=drawn), times  # fmt: skip
+                 drawn=drawn, epochs=epochs), times  # fmt: skip
 
 
 def _size(run: ImportedRun) -> int:

@@ -150,9 +150,8 @@ class Compute:
     @property
     def drawn(self) -> Each:
         """Rollouts of every update, where they are not B_p * n."""
-        step = np.array(sorted(self.batches), np.int64)
         batch = np.nan if self.batch is None else float(self.batch)
-        return Each(step, np.array([self.batches[int(s)] for s in step]) * batch)
+        return Each.of({step: count * batch for step, count in self.batches.items()})
 
     def rollouts_at(self, step_K: IntArray) -> FloatArray:
         """Cumulative rollouts drawn before each step's policy."""

@@ -290,7 +290,8 @@ def _joined(first: ImportedRun, then: ImportedRun) -> ImportedRun:
     joined = replace(
         first, provenance=replace(
             own, rates=rates or own.rates, **spent.said(),
-            passes_per_step=its.passes_per_step or own.passes_per_step,
+            passes_per_step=(spent.passes_per_step or its.passes_per_step
+                             or own.passes_per_step),
             alike=own.alike if its.alike is None else its.alike,
         ), spent=spent, series=tuple(kept.values()), outcomes=_outcomes(first, then, span[0]),
         errors=(*first.errors, *then.errors), n_errors=first.n_errors + then.n_errors,

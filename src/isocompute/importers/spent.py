@@ -8,12 +8,14 @@ Shape legend: K points of one series; L rows that say lengths or tokens, or what
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from isocompute.importers.schedule import passes_per_step
 from isocompute.importers.timing import Times, said_of
 
 if TYPE_CHECKING:
@@ -58,6 +60,12 @@ class Each:
         """The last update that it says; 0 without any."""
         return int(self.step_L[-1]) if self.step_L.size else 0
 
+    @classmethod
+    def of(cls, by_step: Mapping[int, float]) -> Each:
+        """What a log says by the update."""
+        step = np.array(sorted(by_step), np.int64)
+        return cls(step, np.array([by_step[int(s)] for s in step], np.float64))
+
     def then(self, other: Each, begins: int) -> Each:
         """These up to an update, the other's after it."""
         own, its = self.step_L <= begins, other.step_L > begins
@@ -89,12 +97,14 @@ class Spent:
         gpus: that it ran on.
         tokens: generated.
         drawn: rollouts, where they are counted by batches (dynamic sampling).
+        epochs: passes over the problems until then.
     """
 
     times: Times | None = None
     gpus: float | None = None
     tokens: Each = field(default_factory=Each)
     drawn: Each = field(default_factory=Each)
+    epochs: Each = field(default_factory=Each)
 
     def begins(self, first: int) -> int:
         """The update from which on a log that begins in the middle counts.
@@ -118,7 +128,7 @@ class Spent:
         tokens, drawn = (replace(one, step_L=one.step_L + step)
                          for one in (self.tokens, self.drawn))  # fmt: skip
         times = self.times and self.times._replace(until_T=self.times.until_T + step)
-        return replace(self, times=times, tokens=tokens, drawn=drawn)
+        return replace(self, times=times, tokens=tokens, drawn=drawn, epochs=Each())
 
     def then(self, other: Spent, begins: int) -> Spent:
         """What both took: this until an update, the other after it."""
@@ -133,7 +143,14 @@ class Spent:
                 paid = self.gpus * parts[0].seconds_T.sum() + other.gpus * parts[1].seconds_T.sum()
                 gpus = paid / seconds_T.sum()
         return Spent(times=times, gpus=gpus, tokens=self.tokens.then(other.tokens, begins),
-                     drawn=self.drawn.then(other.drawn, begins))  # fmt: skip
+                     drawn=self.drawn.then(other.drawn, begins),
+                     epochs=self.epochs.then(other.epochs, begins))  # fmt: skip
+
+    @property
+    def passes_per_step(self) -> float | None:
+        """Passes over the problems in an update; None where the log does not say."""
+        e = self.epochs
+        return passes_per_step(dict(zip(e.step_L.tolist(), e.value_L.tolist(), strict=True)))
 
     def said(self) -> dict[str, Any]:
         """What a record says of its times."""

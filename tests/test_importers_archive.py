@@ -14,7 +14,8 @@ from isocompute.cli import main
 from isocompute.errors import InputError
 from isocompute.importers import load_settings, read_log, to_curves
 from isocompute.importers.archive import import_logs, load_imported, store_runs
-from isocompute.importers.runs import RowError
+from isocompute.importers.runs import ImportedRun, RowError
+from isocompute.importers.spent import Spent
 from isocompute.store.doctor import examine
 from isocompute.store.seals import IMPORTED
 
@@ -22,10 +23,10 @@ LOGS = Path(__file__).parent / "fixtures" / "logs"
 BP_N = {"problems_per_batch": 2, "rollouts_per_problem": 4}
 
 
-def flat(value: object) -> object:
-    """Dataclasses with arrays as lists, NaN as None, so that == compares them."""
-    return json.loads(json.dumps(dataclasses.asdict(value), default=np.ndarray.tolist)  # type: ignore[call-overload]
-                      .replace("NaN", "null"))
+def flat(value: ImportedRun) -> object:
+    """A record with arrays as lists, NaN as None, so that == compares them."""
+    record = dataclasses.asdict(dataclasses.replace(value, spent=Spent()))
+    return json.loads(json.dumps(record, default=np.ndarray.tolist).replace("NaN", "null"))
 
 
 @pytest.mark.parametrize("name", ["mlflow.db", "verl/dumps", "verl/bp4_n8.jsonl", "trl"])

@@ -31,7 +31,7 @@ from isocompute.answers.words import best_n_words, n_words
 from isocompute.domain import Configuration, Notice, notice
 from isocompute.domain.notices import NOTICES, takes
 from isocompute.errors import InputError, RefusalError
-from isocompute.recipe import RECORDED, Recipe
+from isocompute.recipe import RECORDED, TRAINED, Recipe
 
 Arms = Mapping[tuple[int, int], Sequence[float]]
 SHAKEN = np.array([-1.0, 1.0])  # octaves
@@ -1296,7 +1296,7 @@ def test_settings_that_no_run_recorded_are_named_beside_the_keys() -> None:
     more = {**words, "recorded": ["kl_coef", "entropy_coef", "clip_low"]}
     lines = " ".join(advice_lines({**plan.document, **more}, trainer="trl"))
     assert "# Of the recipe your logs hold only: KL, entropy bonus, clip low. Keep your" in lines
-    whole = {**words, "recorded": list(RECORDED)}
+    whole = {**words, "recorded": [*RECORDED, *TRAINED]}
     assert "your logs hold only" not in " ".join(
         advice_lines({**plan.document, **whole}, trainer="trl")
     )

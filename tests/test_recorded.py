@@ -14,7 +14,7 @@ from isocompute.answers.plan import plan_budget
 from isocompute.domain import Configuration, Curve
 from isocompute.importers import load_tidy
 from isocompute.importers.configuration import facts_of
-from isocompute.importers.recorded import recorded_numbers, recorded_of
+from isocompute.importers.recorded import recorded_of, recorded_said
 from isocompute.recipe import Recipe
 from test_plan import AT, planted
 
@@ -137,9 +137,10 @@ VERL = "actor_rollout_ref.actor"
           "algorithm.use_kl_in_reward": True}, {}),
         ({"beta": 0.04}, {}),  # whose?
         ({"num_generations": 8, "beta": 0.04}, {"kl_coef": "0.04"}),
-        ({"num_generations": 8, "loss_type": "cispo", "epsilon_high": 5}, {}),
+        ({"num_generations": 8, "loss_type": "cispo", "epsilon_high": 5},
+         {"objective": "cispo", "aggregation": "token-mean"}),
         ({"num_generations": 8, "epsilon_high": 0.28}, {"clip_high": "0.28"}),
-        ({"num_generations": 8, "warmup_steps": 0, "warmup_ratio": 0.1}, {}),
+        ({"num_generations": 8, "warmup_steps": 0, "warmup_ratio": 0.1}, {"warmup_share": "0.1"}),
         ({"num_generations": 8, "warmup_steps": 5}, {"warmup_steps": "5"}),
         ({f"{VERL}.optim.lr_warmup_steps": -1}, {}),
     ],
@@ -151,7 +152,7 @@ def test_words_of_trainers(config: dict[str, object], found: dict[str, str]) -> 
 
 def test_only_numbers_of_known_words_count() -> None:
     facts = {"learning_rate": "2e-06", "temperature": "low", "kl_coef": "nan", "model": "7"}
-    assert recorded_numbers(facts) == {"learning_rate": 2e-6}
+    assert recorded_said(facts) == {"learning_rate": 2e-6}
 
 
 def test_a_table_may_record_them_in_columns(tmp_path: Path) -> None:

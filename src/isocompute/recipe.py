@@ -31,6 +31,22 @@ RECORDED = (
     "learning_rate", "kl_coef", "entropy_coef", "clip_low", "clip_high", "temperature", "top_p",
     "weight_decay", "max_grad_norm", "warmup_steps",
 )  # fmt: skip
+# And others, as numbers or text, in the words of `Recipe` where it has them. `objective` may be an
+# estimator of advantages or a loss that no recipe here has ("rloo", "gspo", "rloo/gspo").
+TRAINED = (
+    "objective", "advantage_std", "aggregation", "kl_estimator", "kl_in_reward",
+    "zero_variance_filter", "updates_per_batch", "passes_per_batch", "shuffled", "staleness",
+    "clip_dual", "token_share", "importance_cap", "importance_level", "importance_rejection",
+    "lr_schedule", "lr_least", "warmup_share", "lora_rank", "length_penalty", "top_k",
+    "gae_gamma", "gae_lambda", "value_learning_rate", "value_clip",
+    "evaluation_temperature", "evaluation_top_p", "evaluation_samples",
+)  # fmt: skip
+# Estimators of advantages of verl 0.9.1 (ppo/core_algos.py); any other objective is a loss.
+ADVANTAGES = (
+    "grpo", "ppo", "reinforce_plus_plus", "reinforce_plus_plus_baseline", "remax", "rloo", "opo",
+    "grpo_passk", "gpg", "rloo_vectorized", "grpo_vectorized", "optimal_token_baseline",
+    "tir_optimal_token_baseline", "gdpo",
+)  # fmt: skip
 LARGEST = 1e30  # of a recipe's numbers: trainers compute in single precision, which ends at 3e38
 
 

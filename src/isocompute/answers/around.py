@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import shlex
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
@@ -21,10 +22,11 @@ from isocompute.answers.verdict import FELL
 from isocompute.domain import Configuration, Curve, Notice, notice
 from isocompute.domain.text import compact
 from isocompute.errors import InputError
-from isocompute.recipe import RECORDED, Difficulty, LearningRateScaling, Recipe
+from isocompute.recipe import RECORDED, TRAINED, Difficulty, LearningRateScaling, Recipe
 from isocompute.sources.grid import GRID, grid_problem_set
 from isocompute.sources.studies import study_facts, with_study_rates
 from isocompute.store.arms import split_source
+from isocompute.trainers.rows import FALLING
 
 # Validation curves of Qwen2.5-7B-Instruct at B_p = 32 (arXiv 2603.12151), fitted when asked.
 # No sweep of mixtures was published; mixtures train with the recipe of Hard (appendix A).
@@ -32,6 +34,8 @@ PUBLISHED = {name: f"published:qwen2.5-7b-{panel}" for name, panel in
              (("easy", "easy"), ("hard", "hard"), ("mixed", "hard"))}  # fmt: skip
 PUBLISHED_MODEL, PUBLISHED_PROBLEMS = "Qwen2.5-7B-Instruct", 6000
 GRID_MODEL = "a transformer of 118,000 parameters in a small world"
+# How often each problem is sampled moves the noise of a mean, not the mean.
+_ALIKE = ("evaluation_samples",)
 RATE, REGULARISERS = "learning_rate", ("kl_coef", "entropy_coef")
 # Rates in a file are rounded to two digits, so that a rule holds to half of the last one. Half of
 # it misses 1.1e-6 beside 1.06e-6, twice of it takes 1e-6 beside 1.1e-6 for one rate.
@@ -99,11 +103,15 @@ def _difficulty_of(source: str) -> Difficulty | None:
 
 
 class Recorded(NamedTuple):
-    """A recipe with the words that the runs record, those words, and where the runs disagree."""
+    """A recipe with the words that the runs record, those words, and where the runs disagree.
+
+    `said` has the values of `TRAINED`, of which some are no recipe's.
+    """
 
     recipe: Recipe
     words: tuple[str, ...]
     notices: list[Notice]
+    said: dict[str, float | str]
 
 
 def known_words(d: Mapping[str, Any]) -> list[str] | None:
@@ -112,7 +120,7 @@ def known_words(d: Mapping[str, Any]) -> list[str] | None:
     Args:
         d: `learning_rate_from`, `recorded` and `asked` of a plan.
     """
-    if d.get("learning_rate_from") != "runs" or set(d["recorded"]) >= set(RECORDED):
+    if d.get("learning_rate_from") != "runs":
         return None
     return [*d["recorded"], *d.get("asked", ())]
 
@@ -130,9 +138,11 @@ def recorded_recipe(
     """
     said = {
         word: {c: _most(values) for c, values in found.items()}
-        for word in RECORDED if word not in keep if (found := _by_configuration(curves, word))
+        for word in (*RECORDED, *TRAINED) if word not in keep
+        if (found := _by_configuration(curves, word))
     }  # fmt: skip
-    rates, taken = said.pop(RATE, {}), {w: by[_nearest(by, chosen)] for w, by in said.items()}
+    rates: dict[Configuration, Any] = said.pop(RATE, {})
+    taken: dict[str, Any] = {w: by[_nearest(by, chosen)] for w, by in said.items()}
     if "kl_coef" in taken and "entropy_coef" not in keep:
         # A log that has the one has the other, unless its trainer has no such bonus.
         taken.setdefault("entropy_coef", 0.0)
@@ -144,6 +154,7 @@ def recorded_recipe(
     if own := {word: taken.pop(word) for word in REGULARISERS if word in taken}:
         alone = own.get("kl_coef", usual.kl_coef) == 0 and bool(own.get("entropy_coef"))
         groups.append(own | {"allow_entropy_without_kl": alone})
+    own_words = {word: taken.pop(word) for word in TRAINED if word in taken}
     groups += [{word: int(value) if word == "warmup_steps" else value}
                for word, value in taken.items()]  # fmt: skip
     recipe, words = usual, list[str]()
@@ -151,7 +162,27 @@ def recorded_recipe(
         with contextlib.suppress(InputError):  # no recipe can have such a value
             recipe = recipe.replace(**group)
             words += [word for word in group if word in RECORDED]
-    return Recorded(recipe, tuple(words), list(_differing(curves, said, rates, chosen)))
+    for group in _in_recipe(own_words):
+        with contextlib.suppress(InputError):  # it is another algorithm's: kept as it is said
+            recipe = recipe.replace(**group)
+    notices = list(_differing(curves, said, rates, chosen))
+    return Recorded(recipe, (*words, *own_words), notices, own_words)
+
+
+def _in_recipe(said: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Words of `TRAINED` as a recipe has them, those together that stand or fall together."""
+    fields = Recipe.__dataclass_fields__
+    updates = said.get("updates_per_batch")
+    if isinstance(updates, float):
+        whole = said.get("passes_per_batch") == updates
+        yield {"updates_per_batch": int(updates),
+               "update_split": "epoch" if whole and updates > 1 else "mini-batch"}  # fmt: skip
+    if "importance_cap" in said:
+        cap = said["importance_cap"]
+        yield {"importance_cap": None if cap == "none" else cap}
+    for word, value in said.items():
+        if word in fields and word not in ("updates_per_batch", "importance_cap"):
+            yield {word: value}
 
 
 def trained_with(q: Question, chosen: Configuration) -> tuple[Recipe, dict[str, Any], Question]:
@@ -170,10 +201,14 @@ def trained_with(q: Question, chosen: Configuration) -> tuple[Recipe, dict[str, 
         said["learning_rate_from"] = "runs"
         said["rate_fell"] = any(c.rate_left is not None and c.rate_left < FELL
                                 for c in q.fit.curves if c.configuration == chosen)  # fmt: skip
+        if said["rate_fell"]:
+            of.said.setdefault("lr_schedule", FALLING)
+            said["recorded"] = list(dict.fromkeys((*of.words, *of.said)))
         known = known_words(said)
         # What no log holds stays as it was trained: no value of ours belongs there.
-        unsaid = () if known is None else {*RECORDED} - {*known}
-        said["recipe"] = {**usual, **dict.fromkeys(unsaid)}
+        unsaid = () if known is None else {*RECORDED, *TRAINED} - {*known}
+        said["recipe"] = {**usual, **of.said, **dict.fromkeys(unsaid)}
+    said["said"] = of.said
     return of.recipe, said, replace(q, notices=[*notices, *of.notices])
 
 
@@ -199,21 +234,26 @@ def scaling_of(rates: Mapping[Configuration, float]) -> LearningRateScaling | No
 
 def _by_configuration(
     curves: Sequence[Curve], word: str
-) -> dict[Configuration, Counter[float]]:
+) -> dict[Configuration, Counter[float | str]]:
     """How many runs of each configuration record which value."""
-    found: dict[Configuration, Counter[float]] = {}
+    found: dict[Configuration, Counter[float | str]] = {}
     for c in curves:
         if word in c.recorded:
             found.setdefault(c.configuration, Counter())[c.recorded[word]] += 1
     return found
 
 
-def _most(values: Counter[float]) -> float:
+def _most(values: Counter[float | str]) -> float | str:
     """Of most runs; of equals the smallest."""
-    return min(values, key=lambda value: (-values[value], value))
+    return min(values, key=lambda value: (-values[value], *_order(value)))
 
 
-def _nearest(by: Mapping[Configuration, float], chosen: Configuration) -> Configuration:
+def _order(value: float | str) -> tuple[bool, float, str]:
+    is_text = isinstance(value, str)
+    return is_text, 0.0 if isinstance(value, str) else value, str(value) * is_text
+
+
+def _nearest(by: Mapping[Configuration, Any], chosen: Configuration) -> Configuration:
     """The configuration chosen, else that of the nearest batch."""
     if chosen in by:
         return chosen
@@ -221,17 +261,26 @@ def _nearest(by: Mapping[Configuration, float], chosen: Configuration) -> Config
 
 
 def _differing(
-    curves: Sequence[Curve], said: Mapping[str, Mapping[Configuration, float]],
+    curves: Sequence[Curve], said: Mapping[str, Mapping[Configuration, float | str]],
     rates: Mapping[Configuration, float], chosen: Configuration,
 ) -> Iterator[Notice]:  # fmt: skip
     """Words of which the runs record several values, and rates without a rule."""
-    of = {word: {c.recorded[word] for c in curves if word in c.recorded} for word in said}
+    of = {word: {c.recorded[word] for c in curves if word in c.recorded}
+          for word in said if word not in _ALIKE}  # fmt: skip
     repeated = _by_configuration(curves, RATE)
     if several := [set(found) for found in repeated.values() if len(found) > 1]:
         of[RATE] = set().union(*several)
-    which = [f"{w} ({_listed(values)})" for w, values in of.items() if len(values) > 1]
-    if which:
-        yield notice("settings_differ", which=which, **chosen._asdict())
+    differ = {w: values for w, values in of.items() if len(values) > 1}
+    if differ:
+        taken = {w: by[_nearest(by, chosen)] for w, by in {**said, RATE: rates}.items() if by}
+        which = [f"{w} ({_listed(values)})" for w, values in differ.items()]
+        where, left = list[str](), [*curves]
+        for word in differ:
+            if len({c.recorded.get(word) for c in left}) > 1:
+                where.append(shlex.quote(f"{word}={_exact(taken[word])}"))
+                left = [c for c in left if c.recorded.get(word) == taken[word]]
+        yield notice("settings_differ", which=which, where=" --where ".join(where),
+                     **chosen._asdict())  # fmt: skip
     if rates and scaling_of(rates) is None:
         by_batch = {c.batch_size: rate for c, rate in sorted(rates.items())}
         listed = [f"{rate:g} at {compact(batch)}" for batch, rate in sorted(by_batch.items())]
@@ -243,5 +292,10 @@ def _differing(
                      n=chosen.rollouts_per_problem)  # fmt: skip
 
 
-def _listed(values: Iterable[float]) -> str:
-    return ", ".join(f"{value:g}" for value in sorted(values))
+def _listed(values: Iterable[float | str]) -> str:
+    return ", ".join(value if isinstance(value, str) else f"{value:g}"
+                     for value in sorted(values, key=_order))  # fmt: skip
+
+
+def _exact(value: float | str) -> str:
+    return value if isinstance(value, str) else f"{value:.12g}"

@@ -6,7 +6,7 @@ Shape legend: D draws, J configurations, X reported budgets, V budgets of the fr
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict
 from functools import cache
 from pathlib import Path
@@ -22,7 +22,7 @@ from isocompute.answers.overfit import noise_scale
 from isocompute.answers.price import counted_in
 from isocompute.answers.reading import Best, Reading
 from isocompute.answers.verdict import unbounded
-from isocompute.domain import Curve, documented
+from isocompute.domain import Curve, Groups, documented
 from isocompute.domain.text import plain
 from isocompute.errors import RefusalError
 from isocompute.importers.scale import PLAIN
@@ -153,6 +153,7 @@ def _curves(fit: Reading) -> list[dict[str, Any]]:
             "n_points": of.n_points_J[j],
             "max_rollouts": fit.trained(c),
             "state": state_J[j],
+            "groups": _groups(r.groups for r in fit.curves if r.configuration == c),
         }
         for name, draw_DJ in parameters.items():
             row[name] = np.median(draw_DJ[:, j])
@@ -168,6 +169,16 @@ def _curves(fit: Reading) -> list[dict[str, Any]]:
         ]  # fmt: skip
         rows.append(row)
     return rows
+
+
+def _groups(of_runs: Iterable[Groups | None]) -> dict[str, float] | None:
+    """Means over the runs that say it; None where none does."""
+    known = [groups for groups in of_runs if groups is not None]
+    found: dict[str, float] = {}
+    for name in Groups._fields:
+        values = [v for groups in known if (v := getattr(groups, name)) is not None]
+        found |= {name: sum(values) / len(values)} if values else {}
+    return found or None
 
 
 def provenance(fit: Reading) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from isocompute.allocation import Allocation, Budget, Rates
 from isocompute.answers.around import PUBLISHED_MODEL, around_source, known_words, trained_with
+from isocompute.answers.assumed import assumptions
 from isocompute.answers.beside import (
     PARTS,
     check_on_the_way,
@@ -271,10 +272,10 @@ def _answer(q: Question) -> Plan:
             notice("extrapolated", edge=high, trust=trust(times), do=do, **about) if q.x > high else
             notice("extrapolated_down", edge=low, **about))  # fmt: skip
     own += [*won_by_batch(q, chosen), *scaled_notices(q, chosen)]
-    (passes, said), cost = passes_of(q, a), q.cost(chosen, a.rollouts)
+    (passes, of_passes), cost = passes_of(q, a), q.cost(chosen, a.rollouts)
     if trend := grown(q.price, chosen, a.rollouts, cost):
         own = [*(one for one in own if one.code != "tokens_measured"), trend]
-    own += said
+    own += of_passes
     # What nobody trained has no run to go on with, nor a first seed; what has no 20 steps, no use.
     free = {c.rollouts_per_problem for c in fit.configurations if q.blocked(c) is None}
     contended = [n for n in found.answers["confidence_set"] if n in free]
@@ -286,7 +287,8 @@ def _answer(q: Question) -> Plan:
     notices = [priced_remedy(one, q.price) for one in notices]
     known = known_words(whose)
     micro = max((c.micro_batch for c in fit.curves if c.micro_batch), default=None)
-    settings = {name: trainer_settings(name, a, recipe, known=known, micro_batch=micro)
+    said = whose.pop("said", {})
+    settings = {name: trainer_settings(name, a, recipe, known=known, micro_batch=micro, said=said)
                 for name in TRAINERS}  # fmt: skip
     printed = printed_law(q.source.split("[")[0])
     reach = min(bought, 2 * fit.trained())
@@ -309,6 +311,7 @@ def _answer(q: Question) -> Plan:
         "check": check,
         "rules": simple_rules_here(q, chosen),
         "learning_rate": recipe.learning_rate_at(a.batch_size),
+        "assumes": assumptions(said, fit.curves, a.steps),
         **passes,
         "wall": wall_clock(q, chosen, cost["gpu_hours"]),
         "cost": {**cost, "source": q.price.to_dict(chosen, a.rollouts)},
@@ -348,7 +351,7 @@ def _frame(of: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "version": 2, **dict.fromkeys(_UNKNOWN), "recipe": recipe.to_dict(),
         "learning_rate_from": "study" if of["recipe"] else PUBLISHED_MODEL,
-        "recorded": [], "asked": [],
+        "recorded": [], "asked": [], "assumes": [],
         "difficulty": of["difficulty"], "law": law,
         "cost": {**nothing, "at_least": nothing, "source": {}},
         "rules": {}, "neighbours": [], "trainer": {}, "trainer_units": {},

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from isocompute.answers.around import known_words
+from isocompute.answers.assumed import recipe_unsaid, unsaid_of_runs
 from isocompute.answers.beside import check_words, lead_words, less_words, passes_words
 from isocompute.answers.cost_words import (
     TO_TRAIN,
@@ -145,6 +146,8 @@ def _rows(d: Mapping[str, Any]) -> list[str]:
     if known is None or "warmup_steps" in known:  # else it is yours to keep, as the rest
         rate += f", {d['recipe']['warmup_steps']} warm-up steps"
     out += _row("lr", rate, rate_origin(d))
+    for i, line in enumerate(textwrap.wrap("; ".join(d.get("assumes", ())), WIDTH - _LABEL)):
+        out += _row("" if i else "assumes", line)
     assumed = any(one["code"] == "difficulty_assumed" for one in d["notices"])
     whose = "easy set assumed" if assumed else ""
     if d.get("asked"):
@@ -231,7 +234,8 @@ def rate_origin(d: Mapping[str, Any]) -> str:
     if whose != "runs":
         return {None: "", "study": "from your study"}.get(whose, f"{whose}'s; tune yours")
     base = d["recipe"]["base_batch_size"]
-    held = "held constant; it fell in the runs" if d.get("rate_fell") else ""
+    schedule = d["recipe"].get("lr_schedule") or "constant"
+    held = "falling as in the runs" if schedule != "constant" else ""
     if base == d["batch_size"]:
         return held or "as in the runs"
     said = f"from {plain_rate(d['recipe']['learning_rate'])} at a batch of {compact(base)}"
@@ -310,27 +314,13 @@ def _keys(d: Mapping[str, Any], trainer: str) -> list[str]:
     return key_lines(d["trainer"][trainer])
 
 
-def recipe_said(d: Mapping[str, Any]) -> str:
-    """What logs hold of a recipe that is not all in them: "learning rate"; "" of others."""
-    if known_words(d) is None:
-        return ""
-    words = {"kl_coef": "KL", "entropy_coef": "entropy bonus"}
-    return ", ".join(words.get(name, name.replace("_", " ")) for name in d["recorded"])
-
-
-def recipe_unsaid(d: Mapping[str, Any]) -> str:
-    """What the keys of a trainer hold that no run recorded; "" where a recipe is not the runs'."""
-    if not (told := recipe_said(d)):
-        return ""
-    return f"Of the recipe your logs hold only: {told}. Keep your own other settings."
-
-
 def _beside(d: Mapping[str, Any], trainer: str) -> list[str]:
     """What to know beside the keys: units, what they do not say, and who trained with them."""
-    left = d["trainer_not_set"][trainer]
+    named = unsaid_of_runs(d, trainer)
+    left = [one for one in d["trainer_not_set"][trainer] if one not in named]
     version = d["trainer_trained"][trainer]
     said = [
-        recipe_unsaid(d),
+        recipe_unsaid(d, trainer),
         d["trainer_units"][trainer],
         f"Not set for this trainer: {', '.join(left)}." if left else "",
         f"Tested by us with {trainer} {version} (CPU, tiny model)." if version else

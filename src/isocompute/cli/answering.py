@@ -117,7 +117,7 @@ def plan(options: Options) -> int:
     """Sweep + budget -> prescription; exit code 3 where the data cannot carry one."""
     from isocompute.allocation import parse_budget
     from isocompute.answers import advice_lines
-    from isocompute.answers.words import recipe_unsaid
+    from isocompute.answers.assumed import recipe_unsaid
     from isocompute.trainers import on_processes, with_comments
 
     law = [*options.source, *([options.law] if options.law else [])]
@@ -140,7 +140,7 @@ def plan(options: Options) -> int:
         with_comments(document), trainer=options.trainer, why=options.why, quiet=options.quiet
     )
     show(lines, quiet=options.json == "-")
-    if options.quiet and options.trainer and (unsaid := recipe_unsaid(document)):
+    if options.quiet and options.trainer and (unsaid := recipe_unsaid(document, options.trainer)):
         warn(unsaid)  # beside the keys, which are copied alone
     return 0
 

@@ -159,3 +159,28 @@ def _bars(share: Sequence[float]) -> str:
     top = max(share)
     bars = "".join("·▁▂▃▄▅▆▇█"[math.ceil(8 * s / top)] for s in share)
     return f"{bars[0]} {bars[1:-1]} {bars[-1]}"
+
+
+def group_lines(curves: Sequence[Mapping[str, Any]]) -> list[str]:
+    """What groups were like at the end of the runs, by n, where logs say it."""
+    said = [(c, c["groups"]) for c in curves if c.get("groups")]
+    several = len({c["problems_per_batch"] for c in curves}) > 1
+
+    def each(*names: str) -> str:
+        found = []
+        for c, groups in said:
+            if all(groups.get(name) is not None for name in names):
+                batch = f"{c['problems_per_batch']} x " if several else ""
+                shares = ", ".join(f"{groups[name]:.0%}" for name in names)
+                found.append(f"{batch}{c['rollouts_per_problem']}: {shares}")
+        return "; ".join(found)
+
+    lines = []
+    what = "B_p x n" if several else "n"
+    if teach := each("teach"):
+        lines.append(f"Groups that teach at the end (their rewards differ), by {what}: {teach}.")
+    if both := each("all_right", "all_wrong"):
+        most = max(groups["samples"] for _, groups in said if groups.get("samples"))
+        lines.append(f"Validation problems at the end that all answers solve, and none, of n or "
+                     f"{most:.0f}, by {what}: {both}.")  # fmt: skip
+    return [line for one in lines for line in ("", *wrapped(one, indent=""))]

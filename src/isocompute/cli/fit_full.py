@@ -8,7 +8,13 @@ from typing import Any
 
 from isocompute.answers.words import n_words
 from isocompute.cli.cells import indented, number, span, table, wrapped
-from isocompute.cli.evidence import backtest_lines, best_n_lines, gap_lines, spread_lines
+from isocompute.cli.evidence import (
+    backtest_lines,
+    best_n_lines,
+    gap_lines,
+    group_lines,
+    spread_lines,
+)
 from isocompute.cli.fit_short import fit_lines, setting_words, whole
 from isocompute.domain.text import compact, unit_words
 
@@ -25,6 +31,7 @@ def full_lines(document: Row, options: str = "") -> list[str]:
     unit, other = document["unit"], document["law_problems_per_batch"]
     lines = [*fit_lines(document, options, pointers=False), "", "Curves:"]
     lines += indented(_curve_table(document["curves"], unit))
+    lines += group_lines(document["curves"])
     lines += ["", f"Frontier, by {unit_words(unit)}:"]
     lines += indented([*_sparkline(document["frontier"]), *_frontier_table(document)])
     lines += ["", *_law(document["law"])]

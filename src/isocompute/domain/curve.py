@@ -47,6 +47,20 @@ class Configuration(NamedTuple):
         return f"{self.problems_per_batch} x {self.rollouts_per_problem}"
 
 
+class Groups(NamedTuple):
+    """Shares of groups at the end of a run.
+
+    Args:
+        teach: of training groups whose rewards differ.
+        all_right, all_wrong: of validation problems with `samples` answers, that all or none solve.
+    """
+
+    teach: float | None = None
+    all_right: float | None = None
+    all_wrong: float | None = None
+    samples: int | None = None
+
+
 @dataclass(frozen=True, kw_only=True)
 class Curve:
     """One run's scores under one metric on one problem set.
@@ -68,7 +82,8 @@ class Curve:
             they are many, several runs probably share a name.
         failed_rules: health rules that the run failed, where the source has its steps.
         is_frozen: an adaptive sweep stopped the run because its n can no longer be best.
-        recorded: settings of training that the source records, in the words of `recipe.RECORDED`.
+        recorded: settings of training that the source records, in the words of `recipe.RECORDED`
+            and `recipe.TRAINED`.
         steps_assumed: a tracker's own step is taken for updates, and nothing beside it says so.
         gpus: of which its GPU-hours are counted; None where that is not known.
         timed_on: GPUs that it trained on, where its GPU-hours are scaled to another number.
@@ -81,6 +96,7 @@ class Curve:
         rate_left: the learning rate at its end over the largest; None where it is not logged.
         score_range: what its scores could be where they were read, before they became 0..1.
         key: what the log calls its scores; "" where that is not known.
+        groups: what is known of its groups at its end.
     """
 
     problems_per_batch: int
@@ -101,7 +117,7 @@ class Curve:
     n_repeated: int = 0
     failed_rules: tuple[str, ...] = ()
     is_frozen: bool = False
-    recorded: Mapping[str, float] = field(default_factory=dict)
+    recorded: Mapping[str, float | str] = field(default_factory=dict)
     steps_assumed: bool = False
     gpus: int | None = None
     timed_on: int | None = None
@@ -114,6 +130,7 @@ class Curve:
     rate_left: float | None = None
     score_range: tuple[float, float] = (0.0, 1.0)
     key: str = ""
+    groups: Groups | None = None
 
     @property
     def configuration(self) -> Configuration:

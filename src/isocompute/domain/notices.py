@@ -118,7 +118,7 @@ TABLES: Mapping[str, Mapping[str, Template]] = {
         "rate_fell": _caution(
             "The learning rate fell to {left} of its peak: {which}. Scores level off as it "
             "falls, so a longer run may reach more than is said here.",
-            "Sweep at a constant rate, as the settings of --for have it."),
+            "Sweep at a constant rate."),
         "failed_health": _caution(
             "{n_failed} of {n_runs} runs failed a health rule: {which}.",
             "{advice} Then train them again{takes}."),
@@ -188,7 +188,7 @@ TABLES: Mapping[str, Mapping[str, Template]] = {
         "settings_differ": _caution(
             "The runs were trained with several values of {which}; the plan takes those of "
             "{problems_per_batch} x {rollouts_per_problem}.",
-            "Keep runs of one value: --where NAME=VALUE."),
+            "Keep runs of one value: --where {where}."),
         "rates_without_a_rule": _caution(
             "The runs' learning rates follow no rule of the batch size: {which} rollouts.",
             "Compare n at rates that follow the square root of the batch: train again those that "

@@ -12,11 +12,11 @@ Where a line belongs, along the path of a log:
 - Tables of curves: tables, table, tidy, tidy_columns, tidy_cells, tidy_checks, tidy_curves,
   tidy_beside, tidy_wide, unnamed, handing.
 - Words, what a key or a name says: vocabulary, meanings, plain_words, called, names, patterns,
-  powers, scored, settings, recorded.
+  powers, scored, settings, recorded, trained.
 - The configuration of a run, beside its log or elsewhere: configuration, fresh, beside, launched,
   listed, elsewhere, described.
 - What counts updates, rollouts, tokens, seconds: steps, cadence, parts, placing, points, checks,
-  schedule, timing, sides, scale.
+  schedule, timing, spent, taught, sides, scale.
 - What is one run: identity, shared, merging, sequels, siblings, split_names, ranks, repetitions.
 - A run is made: collect, conclude, runs, archive, again, convert.
 - What is asked of the user: asking, questions, doubts.

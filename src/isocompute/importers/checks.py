@@ -221,14 +221,15 @@ def tokens_disagree(
 def batches_drawn(
     drawn: Mapping[int, float], drawn_problems: int | None, problems_per_batch: int | None
 ) -> dict[int, float] | None:
-    """Batches of B_p * n that every update drew, by step; None where one of them is not logged.
+    """Batches of B_p * n that every update drew, by step; None where one between is not logged.
 
     Args:
         drawn: generated batches, by step.
         drawn_problems: problems of a generated batch; None: B_p.
         problems_per_batch: B_p.
     """
-    if sorted(drawn.keys() - {0}) != list(range(1, max(drawn) + 1)):
+    steps = sorted(drawn.keys() - {0})
+    if steps != list(range(steps[0], steps[0] + len(steps))):
         return None
     size = drawn_problems / problems_per_batch if drawn_problems and problems_per_batch else 1.0
     return {step: count * size for step, count in drawn.items() if step}
@@ -249,5 +250,8 @@ def batches_of(c: Collected, found: Found, b_p: int | None) -> dict[int, float]:
     if batches is None:
         c.note(UNCOUNTED)
         return {}
+    if 1 not in batches:  # of a log that goes on with another
+        c.note(UNCOUNTED)
+        return batches
     c.counters.infer(counted(problems))
     return batches

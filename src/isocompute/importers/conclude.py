@@ -58,12 +58,14 @@ from isocompute.importers.reading import clean_text, whole
 from isocompute.importers.recorded import logged_rate
 from isocompute.importers.runs import ImportedRun, Outcomes, Provenance, UnclearError
 from isocompute.importers.scale import of_errors
-from isocompute.importers.schedule import EPOCH, passes_per_step, rate_span
+from isocompute.importers.schedule import EPOCH, rate_span
 from isocompute.importers.scored import Evidence
 from isocompute.importers.settings import Settings
+from isocompute.importers.spent import Each, Spent
 from isocompute.importers.split_names import measured
 from isocompute.importers.steps import BEFORE, EARLIEST_FIRST, FROM_ZERO, OWN, Counters
-from isocompute.importers.timing import pace, timed
+from isocompute.importers.taught import ALIKE, share_at_the_end
+from isocompute.importers.timing import gpus_by_throughput, times_of
 
 MAX_UNREAD = 200
 _N = "rollouts_per_problem"
@@ -224,9 +226,11 @@ def conclude(
     for line in inferred:
         c.counters.infer(line)
     provenance, gpus = provenance or provenance_of(path, source), c.settings.gpus
-    gpus = gpus or gpus_of(c.config)
-    if gpus is None and (gpus := processes_of(c.config)) and pace(c.side):
+    times, gpus = times_of(c.side), gpus or gpus_of(c.config)
+    if gpus is None and (gpus := processes_of(c.config)) and times:
         c.counters.infer(f"gpus={gpus}: one for each process")
+    spent = Spent(times=times, gpus=gpus or gpus_by_throughput(c.side), tokens=compute.each,
+                  drawn=compute.drawn, epochs=Each.of(c.side[EPOCH]))  # fmt: skip
     of_scores = {key for key, rows in c.problems.items()
                  if len(rows) > 1 or rows.total() < c.n_rows}  # not of a batch
     unread = [key for key in c.unread if key not in of_scores]
@@ -251,11 +255,13 @@ def conclude(
             likely=tuple(clean_text(k, 80) for k in c.evidence.likely(keys)),
             beside_loss=tuple(clean_text(k, 80) for k in c.evidence.beside_loss(keys)),
             begins=None if c.first is None else max(c.first - begins, 0),
-            **timed(c.side, gpus),
-            passes_per_step=passes_per_step(c.side[EPOCH]), rates=rate_span(c.side["rate"]),
+            **spent.said(),
+            passes_per_step=spent.passes_per_step, rates=rate_span(c.side["rate"]),
             micro_batch=whole(c.config.get("per_device_train_batch_size")),
+            alike=share_at_the_end(c.side[ALIKE]),
             inferred=(*c.settings.inferred, *c.counters.inferred),
         ),
+        spent=spent,
     )
 
 def _told_by_name(c: Collected, path: Path) -> None:

@@ -17,7 +17,7 @@ from isocompute.errors import InputError
 from isocompute.importers.asking import first_error, require_configuration
 from isocompute.importers.doubts import refuse_doubts
 from isocompute.importers.reading import whole
-from isocompute.importers.recorded import recorded_numbers
+from isocompute.importers.recorded import recorded_said
 from isocompute.importers.runs import ImportedRun, Series
 from isocompute.importers.scale import MOST_ROLLOUTS
 from isocompute.importers.scored import (
@@ -29,6 +29,7 @@ from isocompute.importers.scored import (
     scores_unread,
 )
 from isocompute.importers.steps import ASSUMED
+from isocompute.importers.taught import groups_of
 from isocompute.importers.timing import gpu_hours
 from isocompute.importers.vocabulary import column_of
 
@@ -373,12 +374,11 @@ def _curve(run: ImportedRun, s: Series, keep: NDArray[np.bool_], label: str) -> 
     return Curve(
         problems_per_batch=run.problems_per_batch, rollouts_per_problem=run.rollouts_per_problem,
         run=run.name, seed=run.seed, rollouts_K=s.rollouts_K[keep], score_K=s.score_K[keep],
-        metric=label, problem_set=s.problem_set, split=s.split,
+        metric=label, problem_set=s.problem_set, split=s.split, steps_K=steps_K, clocked=told.clocked,
         tokens_K=tokens if np.isfinite(tokens).all() else None,
-        steps_K=steps_K, clocked=told.clocked,
         gpu_hours_K=None if timed is None else gpu_hours(steps_K, timed, told.pace),
-        trials=_trials(run, s), key=s.key,
-        n_missing=s.n_missing + int((~keep).sum()), recorded=recorded_numbers(told.facts),
+        trials=_trials(run, s), key=s.key, groups=groups_of(run, s),
+        n_missing=s.n_missing + int((~keep).sum()), recorded=recorded_said(told.facts),
         steps_assumed=any(line.endswith(ASSUMED) for line in told.inferred),
         gpus=round(timed / seconds) if timed and seconds else None,
         trained_on=round(each / run.rollouts_per_problem / of) if of and each > 0 else None,

@@ -91,6 +91,12 @@ def _batch(config: Mapping[str, object]) -> _Batch | None:
     return None if rest else _Batch(share, drawn, 1)
 
 
+def updates_of_trl(config: Mapping[str, object]) -> tuple[float | None, int | None]:
+    """Steps of the optimizer that a batch of rollouts serves, and in how many passes over it."""
+    batch = _batch(config)
+    return None if batch is None else float(batch.ticks), whole(config.get("num_iterations"))
+
+
 def of_torchtune(config: Mapping[str, object], n: int, seed: int | None) -> Found:
     """What torchtune 0.6 says (recipes/dev/grpo_full_finetune_distributed.py): prompts of a GPU."""
     device, world = whole(config.get("batch_size")) or 0, processes_of(config) or 0

@@ -58,6 +58,8 @@ def settle_runs(
             once = _leave_branches(once, before)
             once = _leave_unfinished(once, before)
             once = _last_starts(once, resumed, before)
+        else:
+            once = _both_kept(once, before)
         runs = join_resumed(once, resumed, before)
     return list(runs)
 
@@ -133,7 +135,8 @@ def _leave_branches(runs: list[ImportedRun], decided: frozenset[int]) -> list[Im
             raise UnclearError(
                 f"runs must not share their first scores, but {named(a)} and {named(b)} have the "
                 f"same ones up to step {found.until}, as if one went on from a checkpoint of the "
-                "other; leave one out (--where run=NAME), or keep both with --set resumed=apart.",
+                "other; leave the file of one out, or keep both as two runs with --set "
+                "resumed=apart (then --where run=NAME chooses one).",
                 trial=APART,
             )
         stays, leaves = (i, j) if ends[0] > ends[1] else (j, i)
@@ -142,6 +145,21 @@ def _leave_branches(runs: list[ImportedRun], decided: frozenset[int]) -> list[Im
         kept[stays] = replace(kept[stays], notes=(*kept[stays].notes, told))
         left_out.add(leaves)
     return [run for k, run in enumerate(kept) if k not in left_out]
+
+
+def _both_kept(runs: list[ImportedRun], decided: frozenset[int]) -> list[ImportedRun]:
+    """Runs with one beginning that count as two because the user says so: told, under two names."""
+    kept = list(runs)
+    for i, j in pairs(runs, decided):
+        a, b = runs[i], runs[j]
+        found = shared(a, b) if may_be_one(a, b) else None
+        if found is None or found.differ is None or not found.enough:
+            continue
+        name = b.name if a.name != b.name else f"{b.name} ({Path(b.provenance.path).name})"
+        told = (f"its scores up to step {found.until} are those of {a.provenance.path}: counted "
+                "twice, as resumed=apart says")
+        kept[j] = replace(kept[j], name=name, notes=(*kept[j].notes, told))
+    return kept
 
 
 def _last_starts(

@@ -24,6 +24,7 @@ from isocompute.importers.powers import LOG2, refuse_logarithm
 from isocompute.importers.schedule import EPOCH, EPOCH_KEYS
 from isocompute.importers.settings import Column, Settings
 from isocompute.importers.steps import OWN
+from isocompute.importers.taught import ALIKE, ALIKE_KEYS
 from isocompute.importers.timing import TIMING_KEYS
 from isocompute.importers.vocabulary import (
     BATCHES_KEYS,
@@ -60,7 +61,7 @@ _SIDES = {
     **dict.fromkeys(LENGTH_KEYS, "length"), **dict.fromkeys(TOKENS_KEYS, "tokens"),
     **dict.fromkeys(ROLLOUTS_KEYS, "rollouts"), **dict.fromkeys(BATCHES_KEYS, "batches"),
     **dict.fromkeys(EVICTED_KEYS, "evicted"), **dict.fromkeys(RATE_KEYS, "rate"),
-    **dict.fromkeys(EPOCH_KEYS, EPOCH),
+    **dict.fromkeys(EPOCH_KEYS, EPOCH), **dict.fromkeys(ALIKE_KEYS, ALIKE),
     TOTAL_TOKENS_KEY: "total", PROMPT_KEY: "prompt", **TIMING_KEYS,
 }
 PROBLEMS_SAMPLED = "problems_sampled"  # the name of it in a column map

@@ -11,6 +11,7 @@ from dataclasses import replace
 import numpy as np
 
 from isocompute.importers.runs import ImportedRun, Metric, Series
+from isocompute.importers.spent import Each, Spent, kept_of
 
 Key = tuple[Metric, str, str]  # of a series in its run: metric, problem set, split
 
@@ -39,20 +40,37 @@ def merged(group: Sequence[ImportedRun]) -> ImportedRun:
     facts = {k: v for r in reversed(ordered) for k, v in r.provenance.facts.items()}
     said = {
         name: next((v for r in group if (v := getattr(r.provenance, name)) is not None), None)
-        for name in ("s_per_step", "gpu_s_per_step", "passes_per_step", "rates", "micro_batch",
+        for name in ("passes_per_step", "rates", "micro_batch", "alike",
                      "evaluation_problems", "score_range")
     }
-    clock = next((r.provenance for r in group if r.provenance.s_per_step is not None), None)
-    said |= {name: getattr(clock or best.provenance, name) for name in ("pace", "clocked")}
+    spent, times = _spent(group)
     whole = replace(
-        whole, provenance=replace(whole.provenance, facts=facts, **said),  # type: ignore[arg-type]  # as above
+        whole, provenance=replace(whole.provenance, facts=facts, **said, **times),  # type: ignore[arg-type]  # as above
         notes=tuple(dict.fromkeys(note for r in ordered for note in r.notes)),
+        spent=spent,
         outcomes=best.outcomes or next((r.outcomes for r in ordered if r.outcomes), ()),
     )
     paths = dict.fromkeys(r.provenance.path for r in ordered[1:])
     others = ", ".join(path for path in paths if path != best.provenance.path)
     told = [f"counted once: the same scores stand in {others}"] if others else []
     return whole.inferring(*(line for r in ordered for line in r.provenance.inferred), *told)
+
+
+def _spent(group: Sequence[ImportedRun]) -> tuple[Spent, dict[str, object]]:
+    """What updates took, by the records that reach furthest, and what is said of their times."""
+    kept = [kept_of(r) for r in group]
+    tokens, drawn = (max((getattr(one, name) for one in kept), key=Each.last)
+                     for name in ("tokens", "drawn"))  # fmt: skip
+    epochs = max((one.epochs for one in kept), key=Each.last)
+    clocks = [k for k, r in enumerate(group) if r.provenance.s_per_step is not None]
+    if not clocks:
+        return Spent(tokens=tokens, drawn=drawn, epochs=epochs), {}
+    first = max(clocks, key=lambda k: kept[k].last())
+    own, gpus = group[first].provenance, next((one.gpus for one in kept if one.gpus), None)
+    times = {name: getattr(own, name) for name in ("s_per_step", "pace", "clocked")}
+    times["gpu_s_per_step"] = own.gpu_s_per_step or (gpus and gpus * times["s_per_step"])
+    return Spent(times=kept[first].times, gpus=kept[first].gpus or gpus, tokens=tokens,
+                 drawn=drawn, epochs=epochs), times  # fmt: skip
 
 
 def _size(run: ImportedRun) -> int:

@@ -16,6 +16,7 @@ from isocompute.importers.called import is_alike
 from isocompute.importers.reading import whole
 from isocompute.importers.runs import FloatArray, IntArray, Series, UnclearError
 from isocompute.importers.settings import Column
+from isocompute.importers.spent import Each, known_at
 from isocompute.importers.vocabulary import EVALUATED_SET
 
 # Steps of a metric up to which their cost is kept for the next one, 80 kB: at half or twice the
@@ -125,7 +126,7 @@ class Compute:
         tokens: generated tokens of a step, by step.
         lengths: mean generated length of a window of steps, by its last step.
         rollouts: cumulative rollouts, by step, where the trainer counts them.
-        batches: batches that every update from 1 on drew, where they are not one each.
+        batches: batches that every update drew, where they are not one each.
     """
 
     batch: int | None
@@ -146,11 +147,17 @@ class Compute:
             self._known[key] = self.rollouts_at(step_K), self.tokens_at(step_K)
         return self._known[key]
 
+    @property
+    def drawn(self) -> Each:
+        """Rollouts of every update, where they are not B_p * n."""
+        batch = np.nan if self.batch is None else float(self.batch)
+        return Each.of({step: count * batch for step, count in self.batches.items()})
+
     def rollouts_at(self, step_K: IntArray) -> FloatArray:
         """Cumulative rollouts drawn before each step's policy."""
         batch = np.nan if self.batch is None else float(self.batch)
         drawn = np.asarray(step_K * batch, np.float64)
-        if self.batches:
+        if 1 in self.batches:  # else a sequel's: from where it begins
             total = np.concatenate(([0.0], np.cumsum([self.batches[s] for s in sorted(
                 self.batches)])))
             beyond = step_K >= total.size  # an evaluation behind the last update that is logged
@@ -164,36 +171,26 @@ class Compute:
         return drawn
 
     @cached_property
-    def _totals(self) -> tuple[IntArray, FloatArray]:
-        """Cumulative generated tokens at steps, as far as rows follow each other without a gap."""
+    def each(self) -> Each:
+        """Generated tokens of an update, by the rows that say them."""
         if self.tokens:
             source, scale, width = self.tokens, 1.0, 1
         elif self.lengths and self.batch is not None:
             source, scale = self.lengths, float(self.batch)
             width = self.window
         else:
-            return np.zeros(0, np.int64), np.zeros(0)
+            return Each()
         step = np.array(sorted(source), np.int64)
-        value = np.array([source[int(s)] for s in step])
+        value = np.array([source[int(s)] for s in step]) * scale
         if step[0] == 0:  # a length beside an evaluation before training
             step, value = step[1:], value[1:]
-        span = np.diff(step, prepend=0)
-        gap = np.flatnonzero((span > width) if width > 1 else (span != 1))
-        stop = int(gap[0]) if gap.size else len(step)
         if self.batches and not self.tokens:  # what was drawn is taken to be as long as what stays
             value = value * np.array([self.batches.get(int(s), np.nan) for s in step])
-        total = np.cumsum(value[:stop] * span[:stop] * scale)
-        return np.concatenate(([0], step[:stop])).astype(np.int64), np.concatenate(([0.0], total))
+        return Each(step, value, width)
 
     def tokens_at(self, step_K: IntArray) -> FloatArray:
         """Cumulative generated tokens; NaN where the log does not say."""
-        step, total = self._totals
-        tokens = np.full(step_K.size, np.nan)
-        if step.size:
-            place = np.minimum(np.searchsorted(step, step_K), step.size - 1)
-            known = step[place] == step_K
-            tokens[known] = total[place][known]
-        return tokens
+        return known_at(*self.each.totals(), step_K)
 
 
 def after_rows(by_step: Mapping[int, float]) -> Mapping[int, float]:

@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 from isocompute.errors import InputError
 from isocompute.importers.reading import number
 from isocompute.importers.table import FloatArray, numbers_of
-from isocompute.recipe import RECORDED
+from isocompute.importers.trained import trained_of
+from isocompute.recipe import RECORDED, TRAINED
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -44,6 +45,7 @@ _KEYS = (
     _Key("kl_coef", "actor.kl_ctl"),
     _Key("kl_coef", "beta", beside=_TRL),
     _Key("kl_coef", "beta", beside=_OPEN_INSTRUCT),
+    _Key("kl_coef", "algo.kl.init_coef", switch="algo.kl.use_loss"),  # OpenRLHF
     _Key("entropy_coef", f"{_VERL}.entropy_coeff"),
     _Key("entropy_coef", "entropy_coef"),  # slime, TRL
     _Key("clip_low", f"{_VERL}.clip_ratio_low"),
@@ -52,6 +54,7 @@ _KEYS = (
     _Key("clip_low", "eps_clip"),
     _Key("clip_low", "epsilon", beside=_TRL),
     _Key("clip_low", "clip_lower", beside=_OPEN_INSTRUCT),
+    _Key("clip_low", "actor.eps_clip"),
     _Key("clip_high", f"{_VERL}.clip_ratio_high"),
     _Key("clip_high", f"{_SKYRL}.eps_clip_high"),
     _Key("clip_high", f"{_NEMO}.ratio_clip_max"),
@@ -61,9 +64,12 @@ _KEYS = (
     _Key("top_p", "actor_rollout_ref.rollout.top_p"),
     _Key("top_p", "top_p", beside=_TRL),
     _Key("weight_decay", f"{_VERL}.optim.weight_decay"),
+    _Key("top_p", "rollout.top_p", beside="rollout.n_samples_per_prompt"),
     _Key("weight_decay", "weight_decay", beside=_TRL),
+    _Key("weight_decay", "actor.adam.weight_decay"),
     _Key("max_grad_norm", f"{_VERL}.grad_clip"),
     _Key("max_grad_norm", "max_grad_norm", beside=_TRL),
+    _Key("max_grad_norm", "actor.max_norm"),
     _Key("warmup_steps", f"{_VERL}.optim.lr_warmup_steps"),
     _Key("warmup_steps", "warmup_steps", beside=_TRL),
 )
@@ -87,7 +93,13 @@ def recorded_of(config: Mapping[str, object]) -> dict[str, str]:
             value = None if said is None else value if said else 0.0
         if value is not None and not _is_elsewhere(one, config):
             found[one.word] = f"{value:.6g}"
-    return found
+    trained = trained_of(config)
+    if _TRL in config and "warmup_steps" in found and (
+        ticks := number(trained.get("updates_per_batch"))
+    ):
+        batches = float(found.pop("warmup_steps")) / ticks  # it counts steps of the optimizer
+        found |= {"warmup_steps": f"{batches:.6g}"} if batches.is_integer() else {}
+    return found | trained
 
 
 def logged_rate(rate: Mapping[int, float]) -> dict[str, str]:
@@ -108,14 +120,18 @@ def logged_rate(rate: Mapping[int, float]) -> dict[str, str]:
     return {"learning_rate": f"{top:.4g}"} if top > 0 and 2 * steady > len(rate) else {}
 
 
-def recorded_numbers(facts: Mapping[str, str]) -> dict[str, float]:
-    """What a run's facts say in the words of a recipe, as numbers.
+def recorded_said(facts: Mapping[str, str]) -> dict[str, float | str]:
+    """What a run's facts say of how it was trained: numbers, and text where a word may be that.
 
-    >>> recorded_numbers({"model": "Qwen", "learning_rate": "1e-06", "temperature": "low"})
+    >>> recorded_said({"model": "Qwen", "learning_rate": "1e-06", "temperature": "low"})
     {'learning_rate': 1e-06}
+    >>> recorded_said({"objective": "rloo", "lora_rank": "32"})
+    {'lora_rank': 32.0, 'objective': 'rloo'}
     """
-    said = {word: number(facts.get(word)) for word in RECORDED}
-    return {word: v for word, v in said.items() if v is not None and math.isfinite(v)}
+    said = {word: number(facts.get(word)) for word in (*RECORDED, *TRAINED)}
+    known = {word: v for word, v in said.items() if v is not None and math.isfinite(v)}
+    return {**known, **{word: facts[word] for word in TRAINED
+                        if word in facts and word not in known}}  # fmt: skip
 
 
 def recorded_columns(table: pa.Table, path: Path) -> dict[str, FloatArray]:

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isocompute.errors import InputError
+from isocompute.importers.spent import Spent
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -164,6 +165,7 @@ class Provenance:
         passes_per_step: passes over the training problems in an update, where the log has epochs.
         rates: the learning rate of its last row and the largest, where it is logged.
         micro_batch: completions per device and micro-step, where a configuration says it (TRL).
+        alike: share of groups whose rewards were all alike at the end, where the log has it.
         unread: keys of the log that were not understood, the first ones.
         likely: those of them that may hold a score, the likeliest values first.
         beside_loss: those of them that stand in every row with a loss, a KL or a rate.
@@ -186,6 +188,7 @@ class Provenance:
     passes_per_step: float | None = None
     rates: tuple[float, float] | None = None
     micro_batch: int | None = None
+    alike: float | None = None
     unread: tuple[str, ...] = ()
     likely: tuple[str, ...] | None = None
     beside_loss: tuple[str, ...] = ()
@@ -212,6 +215,7 @@ class ImportedRun:
         n_rows: rows read.
         notes: what a reader of the result should know, one line each.
         provenance: file, hash, version, and what was inferred.
+        spent: what its updates took, for a log that goes on with it; no part of a record.
     """
 
     name: str
@@ -226,6 +230,7 @@ class ImportedRun:
     n_rows: int = 0
     notes: tuple[str, ...] = ()
     provenance: Provenance
+    spent: Spent = field(default_factory=Spent, repr=False, compare=False)
 
     @property
     def concluded(self) -> tuple[str, ...]:

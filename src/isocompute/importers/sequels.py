@@ -14,9 +14,17 @@ from pathlib import Path
 
 import numpy as np
 
+from isocompute.importers.checks import UNCOUNTED
 from isocompute.importers.repetitions import SETTINGS, differing
-from isocompute.importers.runs import ImportedRun, Outcomes, UnclearError
+from isocompute.importers.runs import (
+    FloatArray,
+    ImportedRun,
+    IntArray,
+    Outcomes,
+    UnclearError,
+)
 from isocompute.importers.shared import scores_of
+from isocompute.importers.spent import Each, Spent, kept_of, known_at
 
 RESUMED, APART = ("--set", "resumed=JOIN_OR_APART"), ("--set", "resumed=apart")
 
@@ -115,7 +123,8 @@ def _after(part: ImportedRun, whole: ImportedRun) -> ImportedRun:
     )  # fmt: skip
     steps = None if part.steps is None else part.steps + last
     outcomes = tuple(replace(o, step=o.step + last) for o in part.outcomes)
-    return replace(part, series=series, outcomes=outcomes, steps=steps)
+    spent = part.spent.after(last)
+    return replace(part, series=series, outcomes=outcomes, steps=steps, spent=spent)
 
 
 def named(run: ImportedRun) -> str:
@@ -251,6 +260,12 @@ def _begins_late(part: ImportedRun, whole: ImportedRun) -> bool:
 
 def _joined(first: ImportedRun, then: ImportedRun) -> ImportedRun:
     """A run and its sequel: from where the sequel begins, its scores count."""
+    span, ends = span_of(then), span_of(first)
+    assert span is not None
+    assert ends is not None
+    begins = then.spent.begins(span[0])
+    before, its_own = kept_of(first), then.spent
+    spent = before.then(its_own, begins)
     kept = {(s.metric, s.problem_set, s.split): s for s in first.series}
     for s in then.series:
         key = (s.metric, s.problem_set, s.split)
@@ -259,34 +274,50 @@ def _joined(first: ImportedRun, then: ImportedRun) -> ImportedRun:
             kept.setdefault(key, s)
             continue
         stays = old.step_K < s.step_K[0]
+        drawn_K = _counted_on(s.rollouts_K, s.step_K, before.drawn, its_own.drawn, begins)
+        tokens_K = _counted_on(s.tokens_K, s.step_K, before.tokens, its_own.tokens, begins)
         kept[key] = replace(
             old, n_missing=old.n_missing + s.n_missing,
             step_K=np.concatenate((old.step_K[stays], s.step_K)),
-            rollouts_K=np.concatenate((old.rollouts_K[stays], s.rollouts_K)),
-            tokens_K=np.concatenate((old.tokens_K[stays], s.tokens_K)),
+            rollouts_K=np.concatenate((old.rollouts_K[stays], drawn_K)),
+            tokens_K=np.concatenate((old.tokens_K[stays], tokens_K)),
             score_K=np.concatenate((old.score_K[stays], s.score_K)),
         )
-    begins, ends = span_of(then), span_of(first)
-    assert begins is not None
-    assert ends is not None
-    lost = ends[1] - begins[0]
+    lost = max(ends[1], before.last()) - begins
     again = f", {lost} steps done twice count once" if lost > 0 else ""
     own, its = first.provenance, then.provenance
     rates = its.rates and (its.rates[0], max(its.rates[1], (own.rates or its.rates)[1]))
     joined = replace(
         first, provenance=replace(
-            own, rates=rates or own.rates,
-            passes_per_step=its.passes_per_step or own.passes_per_step,
-        ), series=tuple(kept.values()), outcomes=_outcomes(first, then, begins[0]),
+            own, rates=rates or own.rates, **spent.said(),
+            passes_per_step=(spent.passes_per_step or its.passes_per_step
+                             or own.passes_per_step),
+            alike=own.alike if its.alike is None else its.alike,
+        ), spent=spent, series=tuple(kept.values()), outcomes=_outcomes(first, then, span[0]),
         errors=(*first.errors, *then.errors), n_errors=first.n_errors + then.n_errors,
         n_rows=first.n_rows + then.n_rows, steps=then.steps or first.steps,
         seed=then.seed if first.seed is None else first.seed,
-        notes=tuple(dict.fromkeys((*first.notes, *then.notes))),
+        notes=tuple(dict.fromkeys((*first.notes, *_still(then, before)))),
     )
     return joined.inferring(
         *then.provenance.inferred,
-        f"joined with {then.provenance.path}, which goes on from step {begins[0]}{again}",
+        f"joined with {then.provenance.path}, which goes on from step {begins}{again}",
     )
+
+
+def _counted_on(
+    own_K: FloatArray, step_K: IntArray, before: Each, its: Each, begins: int
+) -> FloatArray:
+    """Sums of a sequel, from the beginning of what it goes on with; as they were if not known."""
+    until = known_at(*before.totals(), np.array([begins]))
+    counted_K = until + known_at(*its.totals(begins), step_K)
+    return np.where(np.isfinite(counted_K), counted_K, own_K)
+
+
+def _still(then: ImportedRun, before: Spent) -> list[str]:
+    """Notes of a sequel that hold of the whole, too: what it drew is counted from there on."""
+    is_counted = bool(before.drawn.step_L.size and then.spent.drawn.step_L.size)
+    return [note for note in then.notes if not (is_counted and note == UNCOUNTED)]
 
 
 def _outcomes(first: ImportedRun, then: ImportedRun, begins: int) -> tuple[Outcomes, ...]:

@@ -108,7 +108,7 @@ def shared(a: ImportedRun, b: ImportedRun) -> Shared:
     """The scores of two records, held against each other.
 
     Trackers name metrics differently (avg, avg@4; a problem set or none), so every series of one
-    kind and split is held against each of the other's.
+    kind, k and split is held against each of the other's that says no other.
     """
     scores_a, scores_b = scores_of(a), scores_of(b)
     rounded = [d for d in (_digits(a), _digits(b)) if d is not None]
@@ -120,6 +120,8 @@ def shared(a: ImportedRun, b: ImportedRun) -> Shared:
         for (other, other_set, other_split), others in scores_b.items():
             if (metric.kind, metric.variable, split) != (other.kind, other.variable, other_split):
                 continue
+            if None not in (metric.samples, other.samples) and metric.samples != other.samples:
+                continue  # best@2 is another number than best@4
             if problem_set and other_set and problem_set != other_set:
                 continue
             common = sorted(points.keys() & others.keys() - {0})

@@ -32,7 +32,7 @@ class Sides:
         self.by_kind: dict[str, dict[int, float]] = {kind: {} for kind in KINDS}
         self.first_length: int | None = None  # the first row with a length
         self.redone: int | None = None  # the lowest step that rows of training went back to
-        self._trained = 0  # the last step with a length
+        self._trained = {"length": 0, SECONDS: 0}  # the last step that has them
         self._evicted = False
         self._note = note
 
@@ -48,13 +48,15 @@ class Sides:
                            "B_p * n * step counts")  # fmt: skip
             return None
         side = self.by_kind[kind]
-        if kind == "length":
-            if step < self._trained:
+        if kind in self._trained:
+            if step < self._trained[kind]:
                 self.trained_again(step)
-            self._trained = step
-            if not side:
-                self.first_length = row
-        if len(side) < (MAX_TIMED if kind == SECONDS else MAX_STEPS):
+            self._trained[kind] = step
+        if kind == "length" and not side:
+            self.first_length = row
+        if self.redone is not None and step >= self.redone and step in side:
+            side[step] = result  # what is done again is what the scores come of
+        elif len(side) < (MAX_TIMED if kind == SECONDS else MAX_STEPS):
             side.setdefault(step, result)
         return _CHECKS[kind] if kind in _CHECKS and len(side) >= _ENOUGH else None
 

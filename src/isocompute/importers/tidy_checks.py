@@ -307,7 +307,7 @@ def check_one_rate(curves: Sequence[Curve], path: Path) -> None:
     for c in curves:
         if (rate := c.recorded.get("learning_rate")) is not None:
             key = (c.configuration, c.metric, c.problem_set, c.split, c.arm)
-            groups.setdefault(key, {})[f"{rate:.3g}"] = rate
+            groups.setdefault(key, {})[f"{float(rate):.3g}"] = float(rate)
     for (at, *_), rates in groups.items():
         if len(rates) > 1:
             raise InputError(

@@ -1,12 +1,11 @@
 """How long the steps of a run took, by what trainers log, and on how many GPUs.
 
-Shape legend: K evaluations.
+Shape legend: K evaluations; T times; R rows.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import accumulate
 from statistics import median
 from typing import Any, NamedTuple
 
@@ -60,52 +59,95 @@ class Pace(NamedTuple):
     clocked: bool = False
 
 
-def timed(side: Mapping[str, Side], gpus: int | None) -> dict[str, Any]:
-    """What a record says of times.
+class Times(NamedTuple):
+    """Seconds of a run.
 
     Args:
-        side: by kind ("seconds", "runtime", "train_runtime", "throughput", "total", "testing",
-            "saving") the numbers by step.
+        until_T, seconds_T, updates_T: so many seconds for so many updates, up to one.
+        clocked: evaluations and checkpoints are in them.
+    """
+
+    until_T: FloatArray
+    seconds_T: FloatArray
+    updates_T: FloatArray
+    clocked: bool = False
+
+    def within(self, low: float, high: float) -> Times:
+        """Those of the updates after `low`, up to `high`; a part of a span takes its share.
+
+        A span that began at 0 is a whole log's: all of its seconds are of what it did.
+        """
+        since_T, own_T = self.until_T - self.updates_T, self.updates_T.copy()
+        own_T[(since_T == 0) & (self.until_T > low)] -= low
+        first_T = np.maximum(self.until_T - own_T, low)
+        kept_T = np.minimum(self.until_T, high) - first_T
+        there = (kept_T > 0) & (own_T > 0)
+        share_T = kept_T[there] / own_T[there]
+        return Times(np.minimum(self.until_T[there], high), self.seconds_T[there] * share_T,
+                     kept_T[there], self.clocked)  # fmt: skip
+
+    def pace(self) -> Pace | None:
+        """How long an update took, on average and until some of them; None without any."""
+        if not self.until_T.size:
+            return None
+        mean_T = np.cumsum(self.seconds_T) / np.cumsum(self.updates_T)
+        mean = dict(zip(self.until_T.tolist(), mean_T.tolist(), strict=True))
+        of_all = float(mean_T[-1])
+        return Pace(of_all, _places(mean, of_all), self.clocked)
+
+
+def timed(side: Mapping[str, Side], gpus: int | None) -> dict[str, Any]:
+    """What a record says of times; see `times_of`.
+
+    Args:
+        side: numbers by kind and step.
         gpus: as the user says; None: what verl's throughput implies.
     """
-    found = pace(side)
+    return said_of(times_of(side), gpus or gpus_by_throughput(side))
+
+
+def said_of(times: Times | None, gpus: float | None) -> dict[str, Any]:
+    """What a record says of times, on so many GPUs."""
+    found = None if times is None else times.pace()
     if found is None:
         return {}
-    count = gpus or _gpus(side)
     return {"s_per_step": found.seconds, "pace": found.by_step, "clocked": found.clocked,
-            "gpu_s_per_step": None if count is None else found.seconds * count}  # fmt: skip
+            "gpu_s_per_step": None if gpus is None else found.seconds * gpus}  # fmt: skip
 
 
-def pace(side: Mapping[str, Side]) -> Pace | None:
+def times_of(side: Mapping[str, Side]) -> Times | None:
     """Times of updates; None where the log has none.
 
     verl's `timing_s/step` holds `timing_s/testing` from 0.2 to 0.5, and `timing_s/save_checkpoint`
     then and since 0.7.1 (trainer/ppo/ray_trainer.py, fit, up to 0.9.1). No log names its release.
     Steps that neither tested nor saved are training alone in all of them.
+
+    Args:
+        side: by kind ("seconds", "runtime", "train_runtime", "throughput", "total", "testing",
+            "saving") the numbers by step.
     """
     steps = {s: v for s, v in side[SECONDS].items() if s > 0 and v > 0}
     if steps:
         testing, saving = side.get(TESTING, {}), side.get(SAVING, {})
         plain = {s: v for s, v in steps.items() if not testing.get(s) and not saving.get(s)}
         if len(plain) * _PLAIN >= len(steps):
-            return _paced(plain)
+            return _each(plain)
         held = _held(side, steps)
         if held is None:
-            return _paced(steps, clocked=True)
+            return _each(steps, clocked=True)
         less = {s: v - sum(side[kind].get(s, 0.0) for kind in held) for s, v in steps.items()}
-        return _paced({s: v for s, v in less.items() if v > 0})
+        return _each({s: v for s, v in less.items() if v > 0})
     whole = {s: v for s, v in side[WHOLE].items() if s > 0 and v > 0}
     if whole:
         last = max(whole)
-        return Pace(whole[last] / last, clocked=True)
+        until_T, seconds_T = np.array([float(last)]), np.array([whole[last]])
+        return Times(until_T, seconds_T, until_T.copy(), clocked=True)
     since = side[SINCE]
-    if len(since) < 2 or (span := max(since) - (first := min(since))) < 1:
-        return None
-    took = since[max(since)] - since[first]
-    if took <= 0:  # a resumed run's clock begins anew
-        return None
-    mean = {s: (since[s] - since[first]) / (s - first) for s in sorted(since) if s > first}
-    return Pace(took / span, _places(mean, took / span), clocked=True)
+    if len(since) < 2 or max(since) - min(since) < 1 or since[max(since)] <= since[min(since)]:
+        return None  # a resumed run's clock begins anew
+    step_R = np.array(sorted(since), np.float64)
+    clock_R = np.array([since[int(s)] for s in step_R])
+    return Times(step_R[1:], np.diff(clock_R), np.diff(step_R), clocked=True)
 
 
 def _held(side: Mapping[str, Side], steps: Side) -> list[str] | None:
@@ -130,19 +172,18 @@ def _held(side: Mapping[str, Side], steps: Side) -> list[str] | None:
     return out
 
 
-def _paced(steps: Side, *, clocked: bool = False) -> Pace:
+def _each(steps: Side, *, clocked: bool = False) -> Times:
     order = sorted(steps)
-    until = accumulate(steps[s] for s in order)
-    mean = {s: total / i for i, (s, total) in enumerate(zip(order, until, strict=True), 1)}
-    return Pace(mean[order[-1]], _places(mean, mean[order[-1]]), clocked)
+    return Times(np.array(order, np.float64), np.array([steps[s] for s in order]),
+                 np.ones(len(order)), clocked)  # fmt: skip
 
 
-def _places(mean: Side, of_all: float) -> tuple[tuple[int, float], ...]:
+def _places(mean: Mapping[float, float], of_all: float) -> tuple[tuple[int, float], ...]:
     """Some of them, evenly in the logarithm of the step, over the mean of all."""
     order, out = list(mean), dict[int, float]()
     for i in range(_PLACES):
         at = order[round((len(order)) ** (i / (_PLACES - 1))) - 1]
-        out[at] = mean[at] / of_all
+        out[int(at)] = mean[at] / of_all
     return tuple(out.items())
 
 
@@ -161,7 +202,7 @@ def gpu_hours(step_K: FloatArray, seconds: float, by_step: Sequence[Sequence[flo
     return np.asarray(spent_K * np.interp(np.log(np.maximum(step_K, 1.0)), np.log(at), share))
 
 
-def _gpus(side: Mapping[str, Side]) -> int | None:
+def gpus_by_throughput(side: Mapping[str, Side]) -> int | None:
     """GPUs of a verl run: tokens of a step over its seconds and the throughput of one GPU."""
     seconds, throughput, total = side[SECONDS], side[THROUGHPUT], side["total"]
     steps = [s for s in total if seconds.get(s) and throughput.get(s)]

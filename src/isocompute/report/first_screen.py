@@ -9,6 +9,7 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
 from isocompute.answers.around import PUBLISHED_MODEL, known_words
+from isocompute.answers.assumed import recipe_said
 from isocompute.answers.beside import check_words, lead_words, less_words, passes_words
 from isocompute.answers.cost_words import other_amounts, paid_words, source_words
 from isocompute.answers.logged import as_logged, score_text
@@ -23,7 +24,6 @@ from isocompute.answers.words import (
     doubts,
     is_today,
     rate_origin,
-    recipe_said,
     runner_up_words,
     span_words,
     trained_words,

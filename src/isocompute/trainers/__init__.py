@@ -20,7 +20,7 @@ from isocompute.errors import InputError
 from isocompute.recipe import Recipe
 from isocompute.trainers import others, trl, verl
 from isocompute.trainers.paste import Keys, key_lines, on_processes, with_comments
-from isocompute.trainers.rows import PLAN, Asked, Row, not_set
+from isocompute.trainers.rows import ALWAYS, PLAN, Asked, Row, not_set
 from isocompute.trainers.verl import schedule_in_verl, updates_in_verl
 
 __all__ = [
@@ -96,7 +96,7 @@ _TRAINERS: dict[str, _Trainer] = {
         units="the batch counts completions: per_device_train_batch_size x processes x "
         f"gradient_accumulation_steps = B_p x n; {trl.process_words(1)}. Keep the "
         "per-device batch that fits your memory, and accumulate more. Leave "
-        "steps_per_generation unset.",
+        "steps_per_generation unset unless it stands here.",
         warm_up=" The warm-up of transformers gives the first update a rate of 0.",
     ),
     "prime-rl": _Trainer(
@@ -178,7 +178,7 @@ def _find(trainer: str) -> _Trainer:
 def trainer_settings(
     trainer: str, allocation: Allocation, recipe: Recipe, *, seed: int | None = None,
     response_tokens: int | None = None, known: Collection[str] | None = None,
-    micro_batch: int | None = None,
+    micro_batch: int | None = None, said: Mapping[str, Any] | None = None,
 ) -> TrainerSettings:
     """The allocation and the recipe in one trainer's configuration keys.
 
@@ -188,6 +188,7 @@ def trainer_settings(
         seed, response_tokens: None where the plan leaves them open; they are listed then.
         micro_batch: completions per device and micro-step of the runs, where they say it.
         known: words of the recipe to write, beside what one update per batch takes; None: all.
+        said: what the logs of the plan's runs say beside the recipe, see `Asked`.
 
     Raises:
         InputError: for an unknown trainer.
@@ -200,19 +201,19 @@ def trainer_settings(
     found = _find(trainer)
     asked = Asked(
         allocation=allocation, recipe=recipe, seed=seed, response_tokens=response_tokens,
-        micro_batch=micro_batch,
+        micro_batch=micro_batch, said=None if known is None else said or {},
     )
     rows = list(found.write(asked))
     keys = {row.key: row.value for row in rows if _is_known(row, known)}
     return TrainerSettings(
         trainer=trainer, keys=keys,
         units=found.units + (found.warm_up if keys.get("warmup_steps") else ""),
-        not_set=not_set(asked, rows, found.by_itself), trained=found.trained,
+        not_set=not_set(asked, rows, found.by_itself, known), trained=found.trained,
     )
 
 
 def _is_known(row: Row, known: Collection[str] | None) -> bool:
-    return known is None or row.word in (PLAN, "updates_per_batch", *known)
+    return known is None or row.word in (PLAN, *ALWAYS, *known)
 
 
 def read_allocation(trainer: str, keys: Mapping[str, Any], *, processes: int = 1) -> Allocation:
@@ -249,13 +250,17 @@ def read_allocation(trainer: str, keys: Mapping[str, Any], *, processes: int = 1
         problems = value(found.problems)
     else:
         batch = (
-            value("per_device_train_batch_size") * value("gradient_accumulation_steps") * processes
+            value("per_device_train_batch_size") * processes
+            * value("steps_per_generation" if "steps_per_generation" in keys else
+                    "gradient_accumulation_steps")
             if trainer == "trl"
             else value("orchestrator.batch_size")
-        )
+        )  # fmt: skip
         problems = _exact(trainer, batch, group, "batch of completions", "group")
     if found.steps is not None:
         steps = value(found.steps)
+        if trainer == "trl":
+            steps //= trl.updates_of(keys)
     elif trainer == "openrlhf":
         prompts = value("--data.max_samples") * value("--train.num_episodes")
         steps = _exact(trainer, prompts, problems, "number of prompts", "rollout batch")

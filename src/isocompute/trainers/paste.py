@@ -90,6 +90,7 @@ def _comments(trainer: str, keys: Mapping[str, Any], document: Mapping[str, Any]
     if trainer != "trl" or not all(isinstance(keys.get(name), int) for name in _PER_DEVICE):
         return []
     micro, accumulated = (keys[name] for name in _PER_DEVICE)
+    accumulated = keys.get("steps_per_generation") or accumulated
     # a plan that was read from a file may be one for several processes
     processes = int((document.get("batch_size") or 0) // max(micro * accumulated, 1)) or 1
     if processes == 1:

@@ -6,12 +6,15 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from isocompute.errors import InputError
-from isocompute.trainers.rows import PLAN, Asked, Keys, Row
+from isocompute.trainers.rows import PLAN, Asked, Keys, Row, word_of_updates
 
 # Completions per device and micro-step offered for a plan; only the product has a meaning.
 MICRO_BATCH = 16
 # "dr_grpo" divides by the length limit, not by the tokens: it is not the sum over them.
 LOSS = {"token-mean": "dapo", "seq-mean-token-mean": "grpo"}
+OWN_LOSS = ("bnpo", "dr_grpo", "sapo", "luspo", "vespo")  # words of a log that are TRL's own
+MASKED = "truncated are masked"  # as `length_penalty`
+_SCHEDULES = ("constant", "constant_with_warmup", "linear", "cosine", "inverse_sqrt")
 # What GRPOTrainer does without being told.
 BY_ITSELF: Mapping[str, Any] = {
     "zero_variance_filter": "none", "gradient_rollouts": None, "kl_estimator": "k3",
@@ -37,40 +40,53 @@ def trl_rows(asked: Asked, *, micro_batch: int = MICRO_BATCH, processes: int = 1
             f"{processes}; change the allocation or the number of processes."
         )
     most = asked.micro_batch or micro_batch
-    for key, value in _micro_steps(a.batch_size // processes, most).items():
+    # A recipe's own mini-batches are not written; those that the runs' logs say are.
+    minis, passes = (1, 1) if asked.said is None else asked.updates
+    minis = minis if a.batch_size // processes % minis == 0 else 1
+    micro = _micro_steps(a.batch_size // processes // minis, most)
+    for key, value in micro.items():
         yield Row(PLAN, key, value)
+    if minis > 1:
+        yield Row(PLAN, "steps_per_generation", micro["gradient_accumulation_steps"] * minis)
     yield Row(PLAN, "num_generations", a.rollouts_per_problem)
-    yield Row(PLAN, "max_steps", a.steps)
-    yield Row("updates_per_batch" if r.updates_per_batch == 1 else PLAN, "num_iterations", 1)
+    yield Row(PLAN, "max_steps", a.steps * minis * passes)
+    yield Row(word_of_updates(asked, minis * passes), "num_iterations", passes)
+    yield Row("passes_per_batch", "num_iterations", passes)
     if asked.response_tokens is not None:
         yield Row("response_tokens", "max_completion_length", asked.response_tokens)
     yield Row("learning_rate", "learning_rate", asked.rate)
     # transformers' default falls linearly to 0. Where the warm-up is not known it is the user's,
     # which "constant" would drop; without one the two are the same.
-    schedule = "constant_with_warmup" if r.warmup_steps else "constant"
-    yield Row(PLAN, "lr_scheduler_type", schedule)
-    yield Row("warmup_steps", "warmup_steps", r.warmup_steps)
+    kind = asked.told("lr_schedule", "constant")
+    if kind == "constant":
+        kind = "constant_with_warmup" if r.warmup_steps else kind
+    if kind in _SCHEDULES and asked.told("lr_least", 0.0) == 0:
+        yield Row("lr_schedule", "lr_scheduler_type", kind)
+        yield Row("lr_least", "lr_scheduler_type", kind)
+    yield Row("warmup_steps", "warmup_steps", r.warmup_steps * minis * passes)
     yield Row("weight_decay", "weight_decay", r.weight_decay)
     yield Row("max_grad_norm", "max_grad_norm", r.max_grad_norm)
     yield Row("kl_coef", "beta", r.kl_coef)
     yield Row("entropy_coef", "entropy_coef", r.entropy_coef)
-    if r.objective == "cispo":
-        yield Row("objective", "loss_type", "cispo")
-        if r.aggregation == "token-mean":
-            yield Row("aggregation", "importance_sampling_level", "token")
-    elif r.aggregation in LOSS:
-        yield Row("aggregation", "loss_type", LOSS[r.aggregation])
-    if r.objective == "grpo":
-        yield Row("objective", "importance_sampling_level", "token")
+    yield from _loss(asked)
+    if (delta := asked.told("clip_dual", None)) is not None:
+        yield Row("clip_dual", "delta", delta)
     yield Row("clip_low", "epsilon", r.clip_low)
     # TRL's CISPO caps the ratio itself, its GRPO the distance from 1
-    cispo = r.objective == "cispo"
+    cispo = asked.told("objective", r.objective) == "cispo"
     yield Row("clip_high", "epsilon_high", r.clip_high + (1.0 if cispo else 0.0))
-    word = "advantage_std" if r.advantage_std != "population" else PLAN
-    yield Row(word, "scale_rewards", "none" if r.advantage_std == "none" else "group")
+    std = asked.told("advantage_std", r.advantage_std)
+    word = "advantage_std" if std != "population" else PLAN
+    yield Row(word, "scale_rewards", std if std in ("none", "batch") else "group")
     yield Row("temperature", "temperature", r.temperature)
     yield Row("top_p", "top_p", r.top_p)
-    yield Row("top_p", "top_k", 0)
+    yield Row("top_k", "top_k", max(0, int(asked.told("top_k", 0))))
+    if asked.told("length_penalty", "none") == MASKED:
+        yield Row("length_penalty", "mask_truncated_completions", True)
+    if (share := asked.told("token_share", None)) is not None:
+        yield Row("token_share", "top_entropy_quantile", share)
+    if (share := asked.told("warmup_share", None)) is not None:
+        yield Row("warmup_share", "warmup_steps", share)
     # of a vLLM sampler; where the trainer samples itself the ratio is 1. TRL's own default masks
     # whole responses at 3
     yield Row("importance_cap", "vllm_importance_sampling_correction", r.importance_cap is not None)
@@ -80,6 +96,23 @@ def trl_rows(asked: Asked, *, micro_batch: int = MICRO_BATCH, processes: int = 1
         yield Row("importance_cap", "vllm_importance_sampling_clip_max", r.importance_cap)
     if asked.seed is not None:
         yield Row("seed", "seed", asked.seed)
+
+
+def _loss(asked: Asked) -> Iterator[Row]:
+    """TRL's loss, where it has the objective and its aggregation."""
+    objective = asked.told("objective", asked.recipe.objective)
+    aggregation = asked.told("aggregation", asked.recipe.aggregation)
+    if objective == "cispo":
+        yield Row("objective", "loss_type", "cispo")
+        if aggregation == "token-mean":
+            yield Row("aggregation", "importance_sampling_level", "token")
+    elif objective in OWN_LOSS:
+        yield Row("objective", "loss_type", objective)
+    elif aggregation in LOSS:
+        yield Row("aggregation", "loss_type", LOSS[aggregation])
+    if objective in ("grpo", "gspo"):
+        level = "token" if objective == "grpo" else "sequence"
+        yield Row("objective", "importance_sampling_level", level)
 
 
 def divided(keys: Mapping[str, Any], processes: int) -> Keys:
@@ -97,7 +130,18 @@ def divided(keys: Mapping[str, Any], processes: int) -> Keys:
             f"the processes must share the batch of {batch} completions (B_p x n) evenly, but got "
             f"--processes {processes}; give a divisor of {batch}."
         )
-    return _micro_steps(batch // processes, keys["per_device_train_batch_size"])
+    micro = _micro_steps(batch // processes, keys["per_device_train_batch_size"])
+    if drawn := keys.get("steps_per_generation"):
+        minis = drawn // keys["gradient_accumulation_steps"]
+        micro["steps_per_generation"] = micro["gradient_accumulation_steps"] * minis
+    return micro
+
+
+def updates_of(keys: Mapping[str, Any]) -> int:
+    """Steps of the optimizer for a batch of rollouts: `max_steps` counts them."""
+    accumulated = int(keys["gradient_accumulation_steps"])
+    drawn = int(keys.get("steps_per_generation") or accumulated)
+    return int(keys.get("num_iterations") or 1) * drawn // accumulated
 
 
 def process_words(processes: int) -> str:

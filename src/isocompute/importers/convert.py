@@ -374,8 +374,8 @@ def _curve(run: ImportedRun, s: Series, keep: NDArray[np.bool_], label: str) -> 
     return Curve(
         problems_per_batch=run.problems_per_batch, rollouts_per_problem=run.rollouts_per_problem,
         run=run.name, seed=run.seed, rollouts_K=s.rollouts_K[keep], score_K=s.score_K[keep],
-        metric=label, problem_set=s.problem_set, split=s.split, steps_K=steps_K, clocked=told.clocked,
-        tokens_K=tokens if np.isfinite(tokens).all() else None,
+        metric=label, problem_set=s.problem_set, split=s.split, steps_K=steps_K,
+        tokens_K=tokens if np.isfinite(tokens).all() else None, clocked=told.clocked,
         gpu_hours_K=None if timed is None else gpu_hours(steps_K, timed, told.pace),
         trials=_trials(run, s), key=s.key, groups=groups_of(run, s),
         n_missing=s.n_missing + int((~keep).sum()), recorded=recorded_said(told.facts),

@@ -124,6 +124,13 @@ CASES: dict[str, tuple[Callable[[], Sweep], set[str]]] = {
     "steps not known": (
         lambda: [c.replace(steps_assumed=True) for c in sweep("rising")], {"steps_assumed"},
     ),
+    "mini-batches follow n": (
+        lambda: [
+            c.replace(recorded={"updates_per_batch": 8.0 if c.rollouts_per_problem == 8 else 1.0})
+            for c in sweep("rising")
+        ],
+        {"settings_follow_n"},
+    ),
     "rate falls": (lambda: [c.replace(rate_left=0.1) for c in sweep("rising")], {"rate_fell"}),
     "one seed twice": (lambda: [c.replace(seed=1) for c in sweep("rising")], {"seed_repeated"}),
     "stays": (lambda: flat(sweep("equal")), {"scores_flat"}),

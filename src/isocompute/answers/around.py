@@ -17,6 +17,7 @@ from dataclasses import asdict, replace
 from typing import Any, NamedTuple, get_args
 
 from isocompute.allocation import Rates
+from isocompute.answers.confounds import exact
 from isocompute.answers.prescribe import Question
 from isocompute.answers.verdict import FELL
 from isocompute.domain import Configuration, Curve, Notice, notice
@@ -277,7 +278,7 @@ def _differing(
         where, left = list[str](), [*curves]
         for word in differ:
             if len({c.recorded.get(word) for c in left}) > 1:
-                where.append(shlex.quote(f"{word}={_exact(taken[word])}"))
+                where.append(shlex.quote(f"{word}={exact(taken[word])}"))
                 left = [c for c in left if c.recorded.get(word) == taken[word]]
         yield notice("settings_differ", which=which, where=" --where ".join(where),
                      **chosen._asdict())  # fmt: skip
@@ -295,7 +296,3 @@ def _differing(
 def _listed(values: Iterable[float | str]) -> str:
     return ", ".join(value if isinstance(value, str) else f"{value:g}"
                      for value in sorted(values, key=_order))  # fmt: skip
-
-
-def _exact(value: float | str) -> str:
-    return value if isinstance(value, str) else f"{value:.12g}"

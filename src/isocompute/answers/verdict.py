@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 
 from isocompute.answers.claims import confounded
+from isocompute.answers.confounds import confounds
 from isocompute.answers.law import NOTHING
 from isocompute.answers.overfit import Windows, falls, noise_scale, windows_of
 from isocompute.answers.reading import Reading
@@ -43,6 +44,7 @@ ENOUGH_N = 3  # with fewer n, and with fewer runs of one, what others show says 
 # Of several cautions the one reason that is named: these first, those only where there is none.
 _WEIGHTIEST = {
     "steps_assumed": -2.0,  # of it hangs every number
+    "settings_follow_n": -1.95,  # n is not what is compared
     **dict.fromkeys(("one_or_two_n", "law_of_another_model", "split_untested"), -1.9),
     "n_not_told_apart": -1.75,  # then the answer itself is open
     **dict.fromkeys(("extrapolated", "extrapolated_down"), -1.0),
@@ -222,6 +224,7 @@ def _fallen(of: Mapping[Configuration, Windows]) -> list[Configuration]:
 def _read(fit: Reading) -> Iterator[Notice]:
     if any(c.steps_assumed for c in fit.curves):
         yield notice("steps_assumed")
+    yield from confounds(fit.curves)
     said = Counter((c.configuration, c.seed) for c in fit.curves if c.seed is not None)
     if again := {of for (of, _), count in said.items() if count > 1}:
         yield notice("seed_repeated", which=[named(fit, [c]) for c in sorted(again)])

@@ -69,6 +69,9 @@ TABLES: Mapping[str, Mapping[str, Template]] = {
             "The step of the tracker is taken for updates, but it may count calls of `log`.",
             "Compare it with your trainer's steps. If they agree, read the log with "
             "`--set step=_step`; if not, name the key that counts updates."),
+        "settings_follow_n": _caution(
+            "Not n alone: {settings}. What looks like the work of n may be that.",
+            "Compare runs of one value (--where {where}), or train the others again with it."),
         "seeds_missing": _caution(
             "{what} one run: the spread from seed to seed is {spread}.",
             "Train two more seeds of {which}{takes}."),

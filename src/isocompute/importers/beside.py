@@ -13,6 +13,7 @@
 | `parameters.json` | Comet's `get_parameters_summary()`, a list of name and `valueCurrent` |
 | `params.json` | Ray Tune 2, beside a trial's `result.json` |
 | any other `.yaml`, `.yml`, `.toml` | the one that a job was started with, alone in its folder |
+| any other small `.json` | alone in its folder, where it says B_p and n (`cfg.json`) |
 
 A log deeper than its job's folder takes the configuration there, if it is the only one below.
 Of several runs, each takes the one that bears its name: `configs/NAME.yaml` beside the log or in a
@@ -36,18 +37,20 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
+from itertools import islice
 from pathlib import Path
 
 from isocompute.importers.called import may_be_setting
 from isocompute.importers.configuration import configuration
 from isocompute.importers.elsewhere import (
+    LONGEST,
     configuration_elsewhere,
     content,
     is_telling,
     names_in,
     tells,
 )
-from isocompute.importers.fresh import processes_of
+from isocompute.importers.fresh import Found, processes_of
 from isocompute.importers.headers import head_of
 from isocompute.importers.listed import NAMING, runs_listed
 from isocompute.importers.plain_words import explained
@@ -59,6 +62,7 @@ from isocompute.importers.reading import (
     parse_json,
     run_name,
 )
+from isocompute.importers.series import points_of
 from isocompute.importers.split_names import is_of_folder, job_of, split_folder
 
 _FILES = (
@@ -150,12 +154,26 @@ def _named_for(path: Path) -> list[str]:
 
 @lru_cache(maxsize=8)
 def _started_with(folder: Path, _changed: int) -> list[str]:
-    """The file of settings under a name of the user's, where a folder has a single one."""
-    found = [name for name in os.listdir(folder) if name.endswith((".yaml", ".yml", ".toml"))]
+    """The file of settings under a name of the user's, where a folder has a single one.
+
+    A JSON that says B_p and n is none of curves, but settings (`cfg.json`).
+    """
+    names = os.listdir(folder)
+    found = [name for name in names if name.endswith((".yaml", ".yml", ".toml"))]
     if len(found) == 2:
         others = [name for name, _ in _of_accelerate(folder, _changed)]
         found = [name for name in found if name not in others]
+    found = found or [name for name in names if name.endswith(".json") and _says(folder / name)]
     return found if len(found) == 1 else []
+
+
+def _says(file: Path) -> bool:
+    """Whether a small JSON says B_p and n, and nothing of a run's course."""
+    small = file.is_file() and file.stat().st_size <= LONGEST
+    found = configuration(content(file)) if small else Found()
+    if not (found.problems_per_batch and found.rollouts_per_problem):
+        return False
+    return next(islice(points_of(parse_json(file.read_bytes())[0]), 1), None) is None
 
 
 def _of_job(path: Path) -> tuple[str, dict[str, object]] | None:
@@ -236,6 +254,19 @@ def _of_wandb(folder: Path, _changed: int) -> list[tuple[str, dict[str, object]]
     return [(os.path.relpath(file, folder), content(file)) for file in files]
 
 
+def changed_by_command(
+    path: Path, run: str, within: Path | None, found: tuple[str, dict[str, object]]
+) -> tuple[str, dict[str, object]]:
+    """A configuration beside a log as the command changed it that names both file and run."""
+    from isocompute.importers.launched import configuration_launched
+
+    name = found[0].rpartition("/")[2]
+    command = configuration_launched(path, run, _LEVELS, within, base=name)
+    if command is None or name in _FILES:  # a trainer writes these as they were
+        return found
+    return f"{found[0]} and {command[0]}", {**found[1], **command[1]}
+
+
 def configuration_in_table(
     path: Path, run: str, within: Path | None = None
 ) -> tuple[str, dict[str, object]] | None:
@@ -290,7 +321,9 @@ def of_other_logs(files: Sequence[Path]) -> set[Path]:
     named = {p.parent / name for p in files for name in _named_for(p) if p.name != name}
     folders = {p.parent for p in files}
     tables = {f / name for f in folders for name in tables_of(f)}
-    return (named | tables) & set(files)
+    started = {f / name for f in {p.parent for p in files if p.suffix == ".json"}
+               for name in _started_with(f, f.stat().st_mtime_ns)}  # fmt: skip
+    return (named | tables | started) & set(files)
 
 
 def of_columns(files: Sequence[Path]) -> set[Path]:
@@ -369,5 +402,6 @@ def _is_its_own(path: Path) -> bool:
     logs = [
         p for p in path.parent.iterdir()
         if (p.name.endswith(_LOGS) or ".tfevents." in p.name) and p.name not in _FILES
+        and not (p.name.endswith(".json") and _says(p))
     ]
     return logs == [path]

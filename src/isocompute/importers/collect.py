@@ -41,6 +41,7 @@ from isocompute.importers.vocabulary import POLICY, SLIME_MARKS, STEP_KEYS, colu
 
 OF_EVALUATION = re.compile("val|eval|test", re.I)
 _OF_MACHINE = re.compile("(?:monitoring|system|sys)[./]")  # Neptune, W&B: on a clock of its own
+_OF_TRAINING = re.compile(r"(?:^|[/_.])(?:train\w*|actor|critic|loss|kl|entropy|grad\w*|lr|reward)", re.I)
 MAX_SERIES = 2_000  # a log has tens; a hostile one has as many as it has rows
 MAX_KEYS = 50_000
 MAX_POINTS = 4_000_000  # of one run over all series, 64 MB; a long run has 1e5 steps
@@ -79,6 +80,7 @@ class Collector:
         self._n_points = 0
         self._drawn_by = ""  # the key of a count that B_p * n * step is held against
         self._latest: dict[tuple[str, ...], int] = {}  # of rows without any score, by their keys
+        self._trains: dict[tuple[str, ...], int] = {}  # those of training: their first step
         self._at_zero = False  # a row of step 0
         self._first: int | None = None  # the first step of rows of any shape
         self._splits: list[str] = []  # keys of rows that may say their split
@@ -189,8 +191,8 @@ class Collector:
             self._take(kind, place, value, line, key)
             if self._policy and kind.column.split != "train":
                 own = whole(values.get(self._policy))
-                if own is not None and own != place and number(value) is not None:
-                    counters.differ(self._policy, place, own)
+                if own is not None and number(value) is not None:
+                    counters.at_policy(self._policy, place, own)
 
     def _plan(
         self, step: int, values: Mapping[str, object], goes_back: bool
@@ -217,7 +219,7 @@ class Collector:
                 self._plans[shape] = plan
                 self._first = step if self._first is None else min(step, self._first)
                 if shape not in self._latest:
-                    self._watch(shape, plan)
+                    self._watch(shape, plan, step)
         if (latest := self._latest.get(shape)) is not None:
             if goes_back and step <= latest:
                 self._sides.trained_again(step)
@@ -239,7 +241,9 @@ class Collector:
             return kind
         return self._series(replace(kind.column, split=split), key) or kind
 
-    def _watch(self, shape: tuple[str, ...], plan: Sequence[tuple[str, Points | str]]) -> None:
+    def _watch(
+        self, shape: tuple[str, ...], plan: Sequence[tuple[str, Points | str]], step: int
+    ) -> None:
         """Watch the steps of rows without any score: where they go back, they are trained again."""
         if any(kind == "length" or isinstance(kind, Points) for _, kind in plan):
             return  # its steps are kept
@@ -247,6 +251,8 @@ class Collector:
             OF_EVALUATION.search(k) or _OF_MACHINE.match(k) for k in shape
         ):
             self._latest[shape] = 0
+            if any(_OF_TRAINING.search(key) for key in shape):
+                self._trains.setdefault(shape, step)
 
     def expect(self, keys: Mapping[str, object]) -> None:
         """Take keys that rows will have, where a row holds one alone (TensorBoard)."""
@@ -358,8 +364,8 @@ class Collector:
                 values[now] = min(step, values.get(now, step))
         elif POLICY.search(key):  # the update that was evaluated, for every score
             own = whole(value)
-            if own not in (None, step) and not self.counters.calls:
-                self.counters.differ(key, step, own)
+            if own is not None and not self.counters.calls:
+                self.counters.at_policy(key, step, own)
         elif not self.counters.compare(key, step, value):
             self._stop(key)
 
@@ -381,6 +387,8 @@ class Collector:
             perhaps=self._perhaps, drawn_by=self._drawn_by, says_split=bool(self._splits),
             at_zero=self._at_zero, first=self._first, first_length=sides.first_length,
             latest=max(self._latest.values(), default=0), redone=sides.redone,
+            trained=max((self._latest[shape] for shape in self._trains), default=0),
+            trains_from=min(self._trains.values(), default=1),
             evidence=self._evidence, problems=self._problems,
         )
         return conclude(collected, path, source, provenance)

@@ -98,6 +98,13 @@ class Collected:
     first_length: int | None  # the first row with a length
     latest: int  # the last step of rows without any score
     redone: int | None  # the lowest step that rows of training went back to
+    trained: int  # the last step of rows of training without any score, and their first
+    trains_from: int
+
+    def count_by(self, ticks: int) -> None:
+        """Count the steps of rows by updates, of which each has so many."""
+        self.latest, self.trained = -(-self.latest // ticks), -(-self.trained // ticks)
+        self.first = self.first and -(-self.first // ticks)
 
 
 def conclude(
@@ -142,7 +149,7 @@ def conclude(
         held_out = [p for p in c.points if p.column.split != "train"]
         before = sum(len(p.step) for p in held_out)
         c.side = placing.to_updates(c.points, c.side, ticks)
-        c.latest, c.first = -(-c.latest // ticks), c.first and -(-c.first // ticks)
+        c.count_by(ticks)
         c.redone = c.redone and -(-c.redone // ticks)
         c.counters.infer(told or f"step: the log's counters move by {ticks} in an update")
         if within := before - sum(len(p.step) for p in held_out):
@@ -174,7 +181,7 @@ def conclude(
     )):  # fmt: skip
         c.counters.agree(Fraction(1, batch))
         c.side = placing.to_updates(c.points, c.side, batch)
-        c.latest, c.first = -(-c.latest // batch), c.first and -(-c.first // batch)
+        c.count_by(batch)
         c.counters.infer(f"step: {key} counts rollouts, B_p * n = {batch} in an update")
     begins, planned = _beginning(c, what, planned)
     _count_evaluations(c, what, cadence._replace(planned=planned))
@@ -251,12 +258,24 @@ def conclude(
             likely=tuple(clean_text(k, 80) for k in c.evidence.likely(keys)),
             beside_loss=tuple(clean_text(k, 80) for k in c.evidence.beside_loss(keys)),
             begins=None if c.first is None else max(c.first - begins, 0),
+            trained=_trained(c, values["steps"], begins),
             **timed(c.side, gpus),
             passes_per_step=passes_per_step(c.side[EPOCH]), rates=rate_span(c.side["rate"]),
             micro_batch=whole(c.config.get("per_device_train_batch_size")),
             inferred=(*c.settings.inferred, *c.counters.inferred),
         ),
     )
+
+
+def _trained(c: Collected, planned: int | None, begins: int) -> int | None:
+    """Updates that rows of training without a score tell of, within the plan; None without any."""
+    if not c.trained or c.counters.calls:
+        return None
+    own = c.trained - begins
+    if c.trains_from == 0 and own != planned:  # the row of step 0 is an update as well
+        own += 1
+    return own if planned is None else min(own, planned)
+
 
 def _told_by_name(c: Collected, path: Path) -> None:
     """Take the split and the problem set of the file's name for keys that do not say theirs."""
@@ -339,6 +358,7 @@ def _settle_steps(
     for line in placing.count_from_one(
         c.points, c.side, at_zero=c.at_zero,
         first_length=c.first_length or c.n_rows + 1, planned=planned, calls=c.counters.calls,
+        lag=c.counters.lag(trainers),
     ):
         c.counters.infer(line)
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from isocompute.importers.points import Points, back_to
 from isocompute.importers.runs import FloatArray, IntArray, UnclearError
-from isocompute.importers.steps import FROM_ZERO, as_updates
+from isocompute.importers.steps import EARLIER, FROM_ZERO, as_updates
 from isocompute.importers.timing import SECONDS
 
 # Distances between scores that a log begins late. Half of it doubts a log with one score missing;
@@ -165,7 +165,7 @@ def trained_again(points: Collection[Points], lengths: int | None) -> int | None
 
 def count_from_one(
     points: Collection[Points], side: Side, *, at_zero: bool, first_length: int,
-    planned: int | None = None, calls: bool = False,
+    planned: int | None = None, calls: bool = False, lag: int | None = None,
 ) -> list[str]:  # fmt: skip
     """Set evaluations that are counted from 0, and say which.
 
@@ -176,7 +176,12 @@ def count_from_one(
         first_length: the first row with a length.
         planned: updates; a log from 0 ends one before.
         calls: steps count calls of a tracker, which begin at 0 whatever a trainer does.
+        lag: by how much evaluations stand after the update whose policy they are of, if known.
     """
+    if lag is not None:
+        for one in (p for p in points if p.column.split != "train" and lag):
+            one.step = array("q", (one.steps_K - lag).tolist())
+        return [EARLIER] * (lag > 0)
     training = [p for p in points if p.column.split == "train" and p.step]
     trained = max([0, *side["length"], *(int(p.steps_K.max()) for p in training)])
     if trained == planned:

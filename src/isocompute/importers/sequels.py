@@ -115,7 +115,9 @@ def _after(part: ImportedRun, whole: ImportedRun) -> ImportedRun:
     )  # fmt: skip
     steps = None if part.steps is None else part.steps + last
     outcomes = tuple(replace(o, step=o.step + last) for o in part.outcomes)
-    return replace(part, series=series, outcomes=outcomes, steps=steps)
+    trained = part.provenance.trained and part.provenance.trained + last
+    return replace(part, series=series, outcomes=outcomes, steps=steps,
+                   provenance=replace(part.provenance, trained=trained))  # fmt: skip
 
 
 def named(run: ImportedRun) -> str:
@@ -275,7 +277,7 @@ def _joined(first: ImportedRun, then: ImportedRun) -> ImportedRun:
     rates = its.rates and (its.rates[0], max(its.rates[1], (own.rates or its.rates)[1]))
     joined = replace(
         first, provenance=replace(
-            own, rates=rates or own.rates,
+            own, rates=rates or own.rates, trained=its.trained,
             passes_per_step=its.passes_per_step or own.passes_per_step,
         ), series=tuple(kept.values()), outcomes=_outcomes(first, then, begins[0]),
         errors=(*first.errors, *then.errors), n_errors=first.n_errors + then.n_errors,

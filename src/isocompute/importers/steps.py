@@ -69,6 +69,7 @@ class Counters:
         self._beside: dict[str, list[tuple[int, int]]] = {}  # others: their first rows and the last
         self._ahead: dict[str, set[int]] = {}  # by how much they were before the step
         self._differ: tuple[str, int, int] | None = None
+        self._late: set[int] = set()  # by how much evaluations stand after their policy's update
         self._before: tuple[int, Mapping[str, object]] = (0, {})  # step of the row before, and it
         self.backward = False  # the log goes back in time where it goes back to a step
         self._ends: dict[str, int] = {}  # of counters beside the named one: how far they go
@@ -188,6 +189,21 @@ class Counters:
         if self._differ is None or own > self._differ[2]:
             self._differ = (key, step, own)
 
+    def at_policy(self, key: str, step: int, own: int) -> None:
+        """Take the update that an evaluation at a step says its policy had."""
+        self._late.add(step - own)
+        if step != own:
+            self.differ(key, step, own)
+
+    def lag(self, trainers: set[str]) -> int | None:
+        """By how much evaluations stand after their policy's update; None where nothing says it.
+
+        prime-rl logs one under the update that follows it, and both numbers say so.
+        """
+        if self.evaluated:
+            return 0
+        return 1 if self._late == {1} and "prime-rl" in trainers else None
+
     def agree(self, per_tick: int | Fraction) -> None:
         """Drop the doubt about a counter that moves by so many while the tracker's moves by one."""
         if self._differ is not None:
@@ -261,7 +277,7 @@ class Counters:
                 "problems_per_batch, rollouts_per_problem, rollouts, score.",
                 options=("--set", "step=KEY"), trial=("--set", "step=step"),
             )
-        if self._differ is not None:
+        if self._differ is not None and self.lag(trainers) is None:
             key, step, own = self._differ
             raise UnclearError(
                 f"{what}: one key must count updates, but step says {step} where {key} says "

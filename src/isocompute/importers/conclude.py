@@ -358,7 +358,7 @@ def _settle_steps(
     for line in placing.count_from_one(
         c.points, c.side, at_zero=c.at_zero,
         first_length=c.first_length or c.n_rows + 1, planned=planned, calls=c.counters.calls,
-        lag=c.counters.lag(trainers),
+        lag=c.counters.lag(trainers), trained=c.trained,
     ):
         c.counters.infer(line)
 

@@ -166,6 +166,7 @@ def trained_again(points: Collection[Points], lengths: int | None) -> int | None
 def count_from_one(
     points: Collection[Points], side: Side, *, at_zero: bool, first_length: int,
     planned: int | None = None, calls: bool = False, lag: int | None = None,
+    trained: int = 0,
 ) -> list[str]:  # fmt: skip
     """Set evaluations that are counted from 0, and say which.
 
@@ -176,6 +177,7 @@ def count_from_one(
         first_length: the first row with a length.
         planned: updates; a log from 0 ends one before.
         calls: steps count calls of a tracker, which begin at 0 whatever a trainer does.
+        trained: the last step of rows of training without scores.
         lag: by how much evaluations stand after the update whose policy they are of, if known.
     """
     if lag is not None:
@@ -183,9 +185,7 @@ def count_from_one(
             one.step = array("q", (one.steps_K - lag).tolist())
         return [EARLIER] * (lag > 0)
     training = [p for p in points if p.column.split == "train" and p.step]
-    trained = max([0, *side["length"], *(int(p.steps_K.max()) for p in training)])
-    if trained == planned:
-        return []
+    trained = max([trained, *side["length"], *(int(p.steps_K.max()) for p in training)])
     zero = 0 in side["length"] or any(p.zero_rows for p in training)
     first = min([p.first_row for p in training] + [first_length])
     told: list[str] = []
@@ -202,6 +202,7 @@ def count_from_one(
             continue
         steps, lines = as_updates(
             one.steps_K, trainer, one.zero_rows, first, counted=side["rollouts"], trained=trained,
+            as_planned=trained == planned,
             trains_at_zero=zero if trainer in FROM_ZERO else at_zero,
         )
         seen[key] = None if steps is None else array("q", steps.tolist())

@@ -38,7 +38,7 @@ _FEW = 3  # rows in which a count of samples is the step: at 2 it may be chance,
 LATER = (
     "step: the log counts its first update as step 0, so every evaluation stands one update later"
 )
-LAST = "step: the evaluation after the last update is logged one later (verl 0.2), and stands at it"
+LAST = "step: the evaluation after the last update is logged one later (verl 0.2, rLLM), and stands at it"
 EARLIER = (
     "step: the log counts an evaluation with the update that follows it, so each stands one update "
     "earlier"
@@ -320,15 +320,15 @@ def goes_back(was: float | None, now: float | None) -> bool:
 
 def as_updates(
     step_K: IntArray, trainer: str, zero_rows: Sequence[int], first_training_row: int | None,
-    *, trains_at_zero: bool, counted: Mapping[int, float], trained: int,
+    *, trains_at_zero: bool, counted: Mapping[int, float], trained: int, as_planned: bool = False,
 ) -> tuple[IntArray | None, list[str]]:
     """Steps of evaluations as updates, None where they are right as they are; and what was done.
 
-    Args: see `from_one` and `at_last_update`.
+    Args: see `from_one` and `at_last_update`; `as_planned`: its last update has the plan's number.
     """
     placed = at_last_update(step_K, trainer, trained)
     told = [] if placed is None else [LAST]
-    shifted = from_one(
+    shifted = None if as_planned else from_one(
         step_K if placed is None else placed, trainer, zero_rows, first_training_row,
         trains_at_zero=trains_at_zero, counted=counted,
     )
@@ -385,14 +385,15 @@ def from_one(
 def at_last_update(step_K: IntArray, trainer: str, trained: int) -> IntArray | None:
     """Steps of evaluations with the one after training at the last update; None: right as they are.
 
-    verl 0.2 (trainer/ppo/ray_trainer.py, fit) counts on before it validates a last time.
+    verl 0.2 (trainer/ppo/ray_trainer.py, fit) and rLLM (2026-08) count on before they validate a
+    last time.
 
     Args:
         step_K: of evaluations, as logged.
         trainer: whose words they are.
         trained: the last step with a row of training; 0 where there is none.
     """
-    if trainer != "verl" or not trained or not (step_K == trained + 1).any():
+    if trainer not in ("verl", "rllm") or not trained or not (step_K == trained + 1).any():
         return None
     return np.where(step_K == trained + 1, trained, step_K)
 

@@ -43,6 +43,7 @@ _SKIPPED_ENDINGS = (
     ".tar", ".png", ".py", ".yaml", ".yml", ".toml", ".md", ".parquet", ".html", ".lock",
     ".db-journal", ".db-wal", ".db-shm", ".model",
 )
+_WRITTEN = (".md", ".ipynb")  # by people, for people: read where nothing else is a log
 _ARCHIVES = (".zip", ".tar", ".tar.gz", ".tgz", ".tar.xz", ".tar.zst", ".7z")
 # Beside logs, read with them or nothing of ours.
 _NO_LOGS = (
@@ -138,6 +139,20 @@ def _read_file(
         raise InputError(
             f"a log must be one of a trainer or tracker, but {str(path)!r} is a table; give it as "
             "tidy curves (see the columns in the documentation)."
+        )
+    if path.suffix == ".md":
+        from isocompute.importers.notes import read_notes
+
+        if found := read_notes(path, settings):
+            return found
+    if path.suffix == ".ipynb":
+        from isocompute.importers.prefixed import read_prefixed
+
+        if found := read_prefixed(path, settings):
+            return found
+        raise InputError(
+            f"a notebook must print a step and scores in a line, but {str(path)!r} {_NOTHING}; give "
+            f"what its trainer wrote (trainer_state.json), or {OF_ONES_OWN}."
         )
     if _is_event_file(head) or "tfevents" in path.name:
         from isocompute.importers.tensorboard import read_tensorboard
@@ -318,6 +333,10 @@ def _read_folder(folder: Path, settings: Settings) -> list[ImportedRun]:
     for path in (one for one in single if one not in lines):
         attempt(_read_file, path, settings.for_path(path), charts.get(path, ()))
     runs[:] = with_results(runs, own)
+    if not runs and not reasons:
+        for path in sorted(folder.rglob("*")):
+            if path.suffix in _WRITTEN and path.is_file():
+                attempt(_read_file, path, settings.for_path(path))
     told = [_not_read(reasons)] * bool(reasons)
     if deleted:
         told.insert(0, DELETED.format(deleted))

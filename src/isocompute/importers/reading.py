@@ -343,7 +343,7 @@ def in_time(rows: list[Any]) -> list[Any]:
 ROTATED = re.compile(r"(?<=\w)\.[0-9]{1,3}(?=\.gz$|$)")
 _ENDINGS = (".gz", ".jsonl", ".json", ".ndjson", ".csv", ".tsv", ".log", ".txt", ".out", ".stdout",
             ".wandb",
-            ".parquet")
+            ".parquet", ".ipynb")
 # Names that trainers give every run's log: the folder is what the run is called.
 _COMMON = (
     "metrics", "logging", "experiment_log", "log", "train", "training", "output", "history",

@@ -12,8 +12,7 @@
 | `configs/orch.toml`, `configs/rl.toml` | prime-rl's own, where they are kept beside its metrics |
 | `parameters.json` | Comet's `get_parameters_summary()`, a list of name and `valueCurrent` |
 | `params.json` | Ray Tune 2, beside a trial's `result.json` |
-| any other `.yaml`, `.yml`, `.toml` | the one that a job was started with, alone in its folder |
-| any other small `.json` | alone in its folder, where it says B_p and n (`cfg.json`) |
+| any other `.yaml`, `.yml`, `.toml`, or `.json` of settings | the one alone in a job's folder |
 
 A log deeper than its job's folder takes the configuration there, if it is the only one below.
 Of several runs, each takes the one that bears its name: `configs/NAME.yaml` beside the log or in a
@@ -88,17 +87,24 @@ _LISTS = (".jsonl", ".json", ".yaml", ".yml")
 _LOGS = (".jsonl", ".csv", ".tsv", ".gz", ".json", ".log", ".out", ".stdout", ".txt")
 
 
-def configuration_beside(path: Path) -> tuple[str, dict[str, object]] | None:
+def configuration_beside(
+    path: Path, within: Path | None = None
+) -> tuple[str, dict[str, object]] | None:
     """The name and the content, flat, of the configuration beside a log; None where there is none.
 
     Args:
         path: of the log.
+        within: the folder that was given; a command that changed the file lies in it.
     """
     homes = [path.parent]
     # the run's folder holds its checkpoints, or a folder for each split
     if path.parent.name.startswith("checkpoint-") or split_folder(path.parent):
         homes.append(path.parent.parent)
     found = next((found for home in homes if (found := _in_folder(home, path))), _of_job(path))
+    if found and found[0].rpartition("/")[2] not in _FILES:  # those a trainer writes as they were
+        from isocompute.importers.launched import overridden
+
+        found = overridden(path, run_name(path), within, found, _LEVELS)
     of_a_device = found and found[1].keys() & {"per_device_train_batch_size", "grpo_samples"}
     if found and of_a_device and not processes_of(found[1]):
         for folder in list(path.parents)[:_LEVELS]:
@@ -156,7 +162,7 @@ def _named_for(path: Path) -> list[str]:
 def _started_with(folder: Path, _changed: int) -> list[str]:
     """The file of settings under a name of the user's, where a folder has a single one.
 
-    A JSON that says B_p and n is none of curves, but settings (`cfg.json`).
+    A JSON is one if it says B_p and n, and nothing of a run's course (`cfg.json`).
     """
     names = os.listdir(folder)
     found = [name for name in names if name.endswith((".yaml", ".yml", ".toml"))]
@@ -252,19 +258,6 @@ def _of_wandb(folder: Path, _changed: int) -> list[tuple[str, dict[str, object]]
     """Configurations in W&B's folders of runs, which lie in a folder `wandb`."""
     files = sorted(folder.glob("wandb/*run-*/files/config.yaml"))[:_MOST_RUNS]
     return [(os.path.relpath(file, folder), content(file)) for file in files]
-
-
-def changed_by_command(
-    path: Path, run: str, within: Path | None, found: tuple[str, dict[str, object]]
-) -> tuple[str, dict[str, object]]:
-    """A configuration beside a log as the command changed it that names both file and run."""
-    from isocompute.importers.launched import configuration_launched
-
-    name = found[0].rpartition("/")[2]
-    command = configuration_launched(path, run, _LEVELS, within, base=name)
-    if command is None or name in _FILES:  # a trainer writes these as they were
-        return found
-    return f"{found[0]} and {command[0]}", {**found[1], **command[1]}
 
 
 def configuration_in_table(

@@ -41,7 +41,7 @@ from isocompute.importers.vocabulary import POLICY, SLIME_MARKS, STEP_KEYS, colu
 
 OF_EVALUATION = re.compile("val|eval|test", re.I)
 _OF_MACHINE = re.compile("(?:monitoring|system|sys)[./]")  # Neptune, W&B: on a clock of its own
-_OF_TRAINING = re.compile(r"(?:^|[/_.])(?:train\w*|actor|critic|loss|kl|entropy|grad\w*|lr|reward)", re.I)
+_OF_TRAINING = re.compile(r"(?:^|[/_.])(?:train|actor|critic|loss|kl|entropy|grad|reward)", re.I)
 MAX_SERIES = 2_000  # a log has tens; a hostile one has as many as it has rows
 MAX_KEYS = 50_000
 MAX_POINTS = 4_000_000  # of one run over all series, 64 MB; a long run has 1e5 steps
@@ -219,7 +219,9 @@ class Collector:
                 self._plans[shape] = plan
                 self._first = step if self._first is None else min(step, self._first)
                 if shape not in self._latest:
-                    self._watch(shape, plan, step)
+                    self._watch(shape, plan)
+                    if shape in self._latest and any(map(_OF_TRAINING.search, shape)):
+                        self._trains[shape] = step
         if (latest := self._latest.get(shape)) is not None:
             if goes_back and step <= latest:
                 self._sides.trained_again(step)
@@ -241,9 +243,7 @@ class Collector:
             return kind
         return self._series(replace(kind.column, split=split), key) or kind
 
-    def _watch(
-        self, shape: tuple[str, ...], plan: Sequence[tuple[str, Points | str]], step: int
-    ) -> None:
+    def _watch(self, shape: tuple[str, ...], plan: Sequence[tuple[str, Points | str]]) -> None:
         """Watch the steps of rows without any score: where they go back, they are trained again."""
         if any(kind == "length" or isinstance(kind, Points) for _, kind in plan):
             return  # its steps are kept
@@ -251,8 +251,6 @@ class Collector:
             OF_EVALUATION.search(k) or _OF_MACHINE.match(k) for k in shape
         ):
             self._latest[shape] = 0
-            if any(_OF_TRAINING.search(key) for key in shape):
-                self._trains.setdefault(shape, step)
 
     def expect(self, keys: Mapping[str, object]) -> None:
         """Take keys that rows will have, where a row holds one alone (TensorBoard)."""

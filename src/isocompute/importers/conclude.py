@@ -25,13 +25,14 @@ from isocompute.importers.cadence import (
     micro_batches,
     spread,
 )
-from isocompute.importers.called import is_batch, is_called
+from isocompute.importers.called import counts_problems, is_batch, is_called
 from isocompute.importers.configuration import (
     facts_of,
     gpus_of,
     problems_of,
 )
 from isocompute.importers.doubts import (
+    counted_problems,
     iterations_of,
     late_error,
     merged,
@@ -120,6 +121,10 @@ def conclude(
         found = found._replace(steps=-(-found.steps // iterations))
     for points in (p for p in c.points if p.column.errors):
         points.value = array("d", of_errors(np.array(points.value), f"{path}: {points.key}"))
+    if c.name in (c.settings.percent or "").split(","):
+        for points in (p for p in c.points if p.column.split != "train"):
+            points.value = array("d", [value / 100 for value in points.value])
+        c.counters.infer("score: percent, as told")
     _told_by_name(c, path)
     refuse_problems(c, f"{path}: run {c.name}")
     for text in found.notes:
@@ -170,7 +175,7 @@ def conclude(
     if n is None and b_p and (whole_batch := whole(c.config.get(RESPONSES))):
         n = values[_N] = problems_of(whole_batch, b_p, f"run {c.name}", "B_p")
         c.counters.infer(f"{_N}: a batch of responses / problems_per_batch")
-    b_p = values["problems_per_batch"] = b_p or _counted_problems(c, n)
+    b_p = values["problems_per_batch"] = b_p or counted_problems(c, n)
     values["steps"] = values["steps"] or cadence.planned
     planned = c.settings.steps or found.steps or cadence.planned
     what = f"{path}: run {c.name}"
@@ -236,6 +241,7 @@ def conclude(
         c.counters.infer(f"gpus={gpus}: one for each process")
     of_scores = {key for key, rows in c.problems.items()
                  if len(rows) > 1 or rows.total() < c.n_rows}  # not of a batch
+    of_scores |= {key for key in c.unread if counts_problems(key) and c.evidence.is_aside(key)}
     unread = [key for key in c.unread if key not in of_scores]
     keys = unread[:MAX_UNREAD]
     of_units = [one for key in c.config if (unit := unit_of(key, c.config)) for one in (key, unit)]
@@ -361,19 +367,6 @@ def _settle_steps(
         lag=c.counters.lag(trainers), trained=c.trained,
     ):
         c.counters.infer(line)
-
-
-def _counted_problems(c: Collected, n: int | None) -> int | None:
-    """B_p by the rollouts that a step counts, where a batch of the configuration agrees."""
-    each = checks.of_a_step(c.side["counted"])
-    if not each or not n or each % n:
-        return None
-    b_p = each // n
-    if any(whole(value) in (b_p, each) for key, value in c.config.items() if is_batch(key)):
-        c.counters.infer(f"problems_per_batch: {each} rollouts of a step / {_N}")
-        return b_p
-    c.note(f"B_p is {b_p} by the {each} rollouts that the log counts in a step")
-    return None
 
 
 def _check_batch(c: Collected, b_p: int | None, n: int | None, *, given: bool) -> None:

@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from isocompute.importers.beside import (
-    changed_by_command,
     configuration_beside,
     configuration_in_table,
     configuration_named,
@@ -86,8 +85,7 @@ class Described:
 
     def look_beside(self, path: Path, run: str, within: Path | None, *, alone: bool) -> bool:
         """Take the configuration beside a log, if one is of this run, `alone` in it or not."""
-        own = configuration_beside(path) if alone else None
-        own = own and changed_by_command(path, run, within, own)
+        own = configuration_beside(path, within) if alone else None
         beside = own or next((found for name in dict.fromkeys((
             run, run.partition("/")[0], run.partition("__")[0],
         )) if (

@@ -82,6 +82,18 @@ def configuration_launched(
     return None
 
 
+def overridden(
+    path: Path, run: str, within: Path | None, found: tuple[str, dict[str, object]], levels: int
+) -> tuple[str, dict[str, object]]:
+    """A configuration beside a log as the command changed it that names both its file and run."""
+    command = configuration_launched(
+        path, run, levels, within, base=found[0].rpartition("/")[2]
+    )
+    return found if command is None else (
+        f"{found[0]} and {command[0]}", {**found[1], **command[1]}
+    )
+
+
 def _called(one: _Script, run: str) -> _Script | None:
     """A script with its caller's variables as a run's name says them; None where it is not of it.
 

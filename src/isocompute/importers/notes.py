@@ -11,12 +11,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from isocompute.errors import InputError
 from isocompute.importers.collect import Collector
 from isocompute.importers.csv_runs import STEPS
 from isocompute.importers.ledger import Errors, provenance_of
 from isocompute.importers.listed import NAMING
 from isocompute.importers.plain_words import explained
-from isocompute.importers.reading import run_name
+from isocompute.importers.prefixed import read_prefixed
+from isocompute.importers.reading import OF_ONES_OWN, run_name
 from isocompute.importers.runs import ImportedRun
 from isocompute.importers.settings import Settings
 
@@ -25,6 +27,22 @@ _HEADING = re.compile(r"#{1,6}\s+(.*?)\s*#*")
 _SEED = re.compile(r"\bseed\s*[=:]?\s*([0-9]{1,12})\b", re.I)
 _UPDATES = ("updates", "batches", *STEPS)
 _LONGEST = 1 << 22
+
+
+def read_written(path: Path, settings: Settings) -> list[ImportedRun]:
+    """The runs of notes or of a notebook; none where notes hold no table of a course.
+
+    Raises:
+        InputError: a notebook that prints no scores.
+    """
+    if path.suffix == ".md":
+        return read_notes(path, settings)
+    if found := read_prefixed(path, settings):
+        return found
+    raise InputError(
+        f"a notebook must print a step and a score in a line, but {str(path)!r} does not; give "
+        f"what its trainer wrote (trainer_state.json), or {OF_ONES_OWN}."
+    )
 
 
 class _Table(NamedTuple):
@@ -48,14 +66,14 @@ def read_notes(path: Path, settings: Settings) -> list[ImportedRun]:
     about, courses = dict[str, dict[str, object]](), list[tuple[_Table, int]]()
     for table in tables:
         named, step = table.at(NAMING), table.at(_UPDATES)
-        column = [row[step] for row in table.rows] if step is not None else []
-        if step is not None and len({*column}) == len(column) or named is None:
-            courses += [(table, step)] if step is not None else []
+        names = [] if named is None else [row[named] for row in table.rows]
+        if step is not None and (named is None or len({*names}) < len(names)):
+            courses.append((table, step))
             continue
-        for row in table.rows:
+        for row in table.rows if named is not None else ():
             said = {explained(key): cell for key, cell in zip(table.names, row, strict=True)}
             said = {"steps" if k.lower() in _UPDATES else k: v for k, v in said.items() if v}
-            about.setdefault(row[named], {}).update(said)
+            about.setdefault(row[named or 0], {}).update(said)
     seeds = {*_SEED.findall("\n".join(line for line in text.splitlines() if "|" not in line))}
     runs = dict[str, Collector]()
     for table, step in courses:

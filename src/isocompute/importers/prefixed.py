@@ -1,4 +1,4 @@
-"""Text logs of one's own: `[12:04:01] (4127) heldout {"update": 40, ...}`, `[eval] step 40 acc 0.5`.
+"""Text logs of one's own: `(4127) heldout {"update": 40, ...}`, `[eval] step 40 acc 0.5`.
 
 Lines end in a JSON object, or say a step and numbers in words, some of them of held-out problems; a
 notebook's stand in its outputs, and its settings in its code.
@@ -37,8 +37,8 @@ _TOLD = re.compile(
     r"(?P<rest>[^{}]{1,400})$", re.I,
 )  # fmt: skip
 _NUMBER = re.compile(
-    r"([A-Za-z_][\w@/.^-]{0,80})\s{0,4}[ =:]\s{0,4}(-?[0-9]*\.?[0-9]+(?:e-?[0-9]+)?%?)(?=$|[\s,;|)\]])",
-    re.I,
+    r"([A-Za-z_][\w@/.^-]{0,80})\s{0,4}[ =:]\s{0,4}(-?[0-9]*\.?[0-9]+(?:e-?[0-9]+)?%?)"
+    r"(?=$|[\s,;|)\]])", re.I,
 )  # fmt: skip
 _LEAST = 3  # lines; one or two may be settings that a log of another kind prints
 

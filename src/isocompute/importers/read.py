@@ -94,9 +94,7 @@ def read_log(
     return settled
 
 
-def _read_file(
-    path: Path, settings: Settings, lines: Sequence[Path] = ()
-) -> list[ImportedRun]:
+def _read_file(path: Path, settings: Settings, lines: Sequence[Path] = ()) -> list[ImportedRun]:
     if is_workbook(path):
         raise is_a_table(path, "")
     with open_log(path) as handle:
@@ -140,20 +138,11 @@ def _read_file(
             f"a log must be one of a trainer or tracker, but {str(path)!r} is a table; give it as "
             "tidy curves (see the columns in the documentation)."
         )
-    if path.suffix == ".md":
-        from isocompute.importers.notes import read_notes
+    if path.suffix in _WRITTEN:
+        from isocompute.importers.notes import read_written
 
-        if found := read_notes(path, settings):
+        if found := read_written(path, settings):
             return found
-    if path.suffix == ".ipynb":
-        from isocompute.importers.prefixed import read_prefixed
-
-        if found := read_prefixed(path, settings):
-            return found
-        raise InputError(
-            f"a notebook must print a step and scores in a line, but {str(path)!r} {_NOTHING}; give "
-            f"what its trainer wrote (trainer_state.json), or {OF_ONES_OWN}."
-        )
     if _is_event_file(head) or "tfevents" in path.name:
         from isocompute.importers.tensorboard import read_tensorboard
 
@@ -245,7 +234,7 @@ def is_candidate(path: Path) -> bool:
 def _read_folder(folder: Path, settings: Settings) -> list[ImportedRun]:
     files: list[Path] = []
     stores: list[Path] = []
-    special, deleted, archives, tables = 0, 0, list[str](), list[Path]()
+    special, deleted, archives, tables, written = 0, 0, list[str](), list[Path](), list[Path]()
     for parent, folders, names in os.walk(folder):
         if _is_mlflow_run(Path(parent), names, folders):
             stores.append(Path(parent))
@@ -258,6 +247,7 @@ def _read_folder(folder: Path, settings: Settings) -> list[ImportedRun]:
         special += len(named) - len(regular)
         files.extend(regular)
         archives += [n for n in sorted(names) if n.lower().endswith(_ARCHIVES) and n[0] != "."]
+        written += [p for p in paths if p.suffix in _WRITTEN and p.is_file()]
         tables += [p for p in paths if p.suffix == ".parquet" and p not in named and p.is_file()]
         if len(files) > MAX_FILES:
             raise InputError(
@@ -333,10 +323,8 @@ def _read_folder(folder: Path, settings: Settings) -> list[ImportedRun]:
     for path in (one for one in single if one not in lines):
         attempt(_read_file, path, settings.for_path(path), charts.get(path, ()))
     runs[:] = with_results(runs, own)
-    if not runs and not reasons:
-        for path in sorted(folder.rglob("*")):
-            if path.suffix in _WRITTEN and path.is_file():
-                attempt(_read_file, path, settings.for_path(path))
+    for path in written if not runs and not any(TABLE in one for one in reasons) else ():
+        attempt(_read_file, path, settings.for_path(path))
     told = [_not_read(reasons)] * bool(reasons)
     if deleted:
         told.insert(0, DELETED.format(deleted))

@@ -71,6 +71,10 @@ class Evidence:
                 (outside if any(not 0 <= v <= 1 for v in values) else inside).append(key)
         return inside + outside
 
+    def is_aside(self, key: str) -> bool:
+        """Whether a key stands in fewer than half of the rows: those of evaluations, it seems."""
+        return 2 * sum(key in row for row in self._rows.values()) < len(self._rows)
+
     def beside_loss(self, keys: Sequence[str]) -> list[str]:
         """Keys that stand in every row in which an update is told of."""
         rows = [

@@ -99,7 +99,7 @@ class Collected:
     first_length: int | None  # the first row with a length
     latest: int  # the last step of rows without any score
     redone: int | None  # the lowest step that rows of training went back to
-    trained: int  # the last step of rows of training without any score, and their first
+    trained: int  # the last step of rows that tell of training, and the first
     trains_from: int
 
     def count_by(self, ticks: int) -> None:
@@ -274,7 +274,7 @@ def conclude(
 
 
 def _trained(c: Collected, planned: int | None, begins: int) -> int | None:
-    """Updates that rows of training without a score tell of, within the plan; None without any."""
+    """Updates that rows of training tell of, within the plan; None without any."""
     if not c.trained or c.counters.calls:
         return None
     own = c.trained - begins

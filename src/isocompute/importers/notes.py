@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from isocompute.errors import InputError
 from isocompute.importers.collect import Collector
+from isocompute.importers.configuration import configuration
 from isocompute.importers.csv_runs import STEPS
 from isocompute.importers.ledger import Errors, provenance_of
 from isocompute.importers.listed import NAMING
@@ -26,6 +27,7 @@ _RULER = re.compile(r"\|?[\s:|-]*-[\s:|-]*")
 _HEADING = re.compile(r"#{1,6}\s+(.*?)\s*#*")
 _SEED = re.compile(r"\bseed\s*[=:]?\s*([0-9]{1,12})\b", re.I)
 _UPDATES = ("updates", "batches", *STEPS)
+_OURS = ("problems_per_batch", "rollouts_per_problem", "seed")
 _LONGEST = 1 << 22
 
 
@@ -73,7 +75,11 @@ def read_notes(path: Path, settings: Settings) -> list[ImportedRun]:
         for row in table.rows if named is not None else ():
             said = {explained(key): cell for key, cell in zip(table.names, row, strict=True)}
             said = {"steps" if k.lower() in _UPDATES else k: v for k, v in said.items() if v}
-            about.setdefault(row[named or 0], {}).update(said)
+            found = configuration(said)
+            ours = {name: getattr(found, name) for name in _OURS}
+            about.setdefault(row[named or 0], {}).update(said | {
+                name: value for name, value in ours.items() if value is not None
+            })
     seeds = {*_SEED.findall("\n".join(line for line in text.splitlines() if "|" not in line))}
     runs = dict[str, Collector]()
     for table, step in courses:

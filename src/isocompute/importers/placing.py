@@ -177,7 +177,7 @@ def count_from_one(
         first_length: the first row with a length.
         planned: updates; a log from 0 ends one before.
         calls: steps count calls of a tracker, which begin at 0 whatever a trainer does.
-        trained: the last step of rows of training without scores.
+        trained: the last step of rows that tell of training.
         lag: by how much evaluations stand after the update whose policy they are of, if known.
     """
     if lag is not None:

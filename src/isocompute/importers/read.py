@@ -63,15 +63,12 @@ def read_log(
     """Read the runs of a log, or of every log in a folder.
 
     Args:
-        path: a file of verl (file logger, console, validation dump), TRL (trainer_state.json),
-            W&B (offline run, chart export), TensorBoard, MLflow, trackio, prime-rl, SkyRL or
-            `isocompute.Recorder`, or a folder: checkpoints of one trainer give their latest
-            history, dumps of one folder are one run.
+        path: a file of a trainer, a tracker or `isocompute.Recorder`, or a folder: checkpoints of
+            one trainer give their latest history, dumps of one folder are one run.
         settings: what the log does not say (see `Settings`).
 
     Returns:
-        Runs in the order of their names in the folder; configuration that neither the log nor
-        the settings hold is None.
+        Runs in the order of their names; configuration that nothing says is None.
 
     Raises:
         InputError: if nothing there is a log that is known, or the file would run code.
@@ -138,11 +135,8 @@ def _read_file(path: Path, settings: Settings, lines: Sequence[Path] = ()) -> li
             f"a log must be one of a trainer or tracker, but {str(path)!r} is a table; give it as "
             "tidy curves (see the columns in the documentation)."
         )
-    if path.suffix in _WRITTEN:
-        from isocompute.importers.notes import read_written
-
-        if found := read_written(path, settings):
-            return found
+    if path.suffix in _WRITTEN and (found := _read_written(path, settings)):
+        return found
     if _is_event_file(head) or "tfevents" in path.name:
         from isocompute.importers.tensorboard import read_tensorboard
 
@@ -184,6 +178,12 @@ def _read_file(path: Path, settings: Settings, lines: Sequence[Path] = ()) -> li
             f"TensorBoard, MLflow), or {OF_ONES_OWN}."
         )
     return runs
+
+
+def _read_written(path: Path, settings: Settings) -> list[ImportedRun]:
+    from isocompute.importers.notes import read_written
+
+    return read_written(path, settings)
 
 
 def _read_trainer_state(path: Path, settings: Settings) -> list[ImportedRun]:
@@ -324,7 +324,7 @@ def _read_folder(folder: Path, settings: Settings) -> list[ImportedRun]:
         attempt(_read_file, path, settings.for_path(path), charts.get(path, ()))
     runs[:] = with_results(runs, own)
     for path in written if not runs and not any(TABLE in one for one in reasons) else ():
-        attempt(_read_file, path, settings.for_path(path))
+        attempt(_read_written, path, settings.for_path(path))
     told = [_not_read(reasons)] * bool(reasons)
     if deleted:
         told.insert(0, DELETED.format(deleted))

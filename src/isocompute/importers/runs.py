@@ -166,7 +166,7 @@ class Provenance:
         likely: those of them that may hold a score, the likeliest values first.
         beside_loss: those of them that stand in every row with a loss, a KL or a rate.
         begins: the first step of its rows, with scores or without; None where that is not known.
-        trained: updates that its rows without scores tell of; None where none does.
+        trained: updates that its rows of training tell of; None where none does.
     """
 
     path: str

@@ -74,6 +74,7 @@ _FILES = (
 # more there
 _LEVELS = 4
 _MOST_FILES, _MOST_RUNS = 20_000, 1_000  # of a job's folder; a home may be above
+_MOST_SETTINGS = 50  # JSON of a folder that is looked at; one with more holds samples or results
 # of the log that they are named for
 _OF_A_LOG = (
     ".json", ".yaml", ".yml", ".config.json", ".config.yaml", ".config.yml", "_config.json",
@@ -160,16 +161,15 @@ def _named_for(path: Path) -> list[str]:
 
 @lru_cache(maxsize=8)
 def _started_with(folder: Path, _changed: int) -> list[str]:
-    """The file of settings under a name of the user's, where a folder has a single one.
-
-    A JSON is one if it says B_p and n, and nothing of a run's course (`cfg.json`).
-    """
+    """The file of settings under a name of the user's, where a folder has a single one."""
     names = os.listdir(folder)
     found = [name for name in names if name.endswith((".yaml", ".yml", ".toml"))]
     if len(found) == 2:
         others = [name for name, _ in _of_accelerate(folder, _changed)]
         found = [name for name in found if name not in others]
-    found = found or [name for name in names if name.endswith(".json") and _says(folder / name)]
+    files = [name for name in names if name.endswith(".json")]
+    if not found and len(files) <= _MOST_SETTINGS:
+        found = [name for name in files if _says(folder / name)]
     return found if len(found) == 1 else []
 
 

@@ -270,7 +270,7 @@ def counts_up(cells: FloatArray) -> bool:
 
 def _is_setting(cells: FloatArray | None) -> bool:
     """Whether a column holds a few whole numbers again and again, as what stays within a run."""
-    if cells is None or not np.isfinite(cells).all():
+    if cells is None or not cells.size or not np.isfinite(cells).all():
         return False
     values = np.unique(cells, return_index=True)[0]
     return bool(values.min() >= 1 and (values == np.floor(values)).all()

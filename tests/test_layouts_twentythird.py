@@ -205,6 +205,7 @@ def test_a_notebook_is_read_by_what_it_printed(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("form", [
     "eval @ update {s}: solved={v}", "(12:01:33) [held-out] step={s} solved: {p}%",
+    "Test solved: {p}% at step {s}/30", "iter {s} | loss 0.2 | val solved {v} | len 3",
 ])  # fmt: skip
 def test_lines_in_words_are_rows(tmp_path: Path, form: str) -> None:
     for n in (4, 8):
@@ -214,7 +215,8 @@ def test_lines_in_words_are_rows(tmp_path: Path, form: str) -> None:
         )
         write(tmp_path / f"n{n}.log", text)
     given = ("problems_per_batch=5", "pattern=n{rollouts_per_problem}")
-    found = load(tmp_path, ("solved=avg",), given)
+    key = next(key for key in ("Test solved", "val solved", "solved") if key in form)
+    found = load(tmp_path, (f"{key}=avg",), given)
     assert drawn(found) == {(5, n, None): [0, 50 * n, 100 * n, 150 * n] for n in (4, 8)}
     assert found[0].score_K.tolist() == pytest.approx([0.25, 0.26, 0.27, 0.28])
 

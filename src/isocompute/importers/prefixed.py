@@ -37,7 +37,8 @@ _TOLD = re.compile(
     r"(?P<rest>[^{}]{1,400})$", re.I,
 )  # fmt: skip
 _NUMBER = re.compile(
-    r"([A-Za-z_][\w@/.^-]{0,80})\s{0,4}[ =:]\s{0,4}(-?[0-9]*\.?[0-9]+(?:e-?[0-9]+)?%?)"
+    r"((?:(?:val|eval|test|valid|validation|dev|held-?out) )?"
+    r"[A-Za-z_][\w@/.^-]{0,80})\s{0,4}[ =:]\s{0,4}(-?[0-9]*\.?[0-9]+(?:e-?[0-9]+)?%?)"
     r"(?=$|[\s,;|)\]])", re.I,
 )  # fmt: skip
 _LEAST = 3  # lines; one or two may be settings that a log of another kind prints
@@ -156,7 +157,7 @@ def _told(path: Path, settings: Settings) -> list[_Row]:
     rows, held_out = list[_Row](), 0
     for number, text in _lines(path):
         match = _TOLD.match(text)
-        found = _NUMBER.findall(match["rest"]) if match else []
+        found = _NUMBER.findall(f"{match['before']} | {match['rest']}") if match else []
         if match is None or not found:
             continue
         words = re.findall(r"[A-Za-z][\w-]*", match["before"])

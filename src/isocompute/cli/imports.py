@@ -296,6 +296,7 @@ def _last(run: ImportedRun) -> int | None:
             later or (s.step_K[0] == 0 and int(s.step_K[-1]) != run.steps)
         )) for s in run.series if s.step_K.size
     ]  # fmt: skip
+    steps += [run.provenance.trained] if run.provenance.trained else []
     return max(steps) if steps else None
 
 

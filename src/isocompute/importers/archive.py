@@ -33,7 +33,7 @@ from isocompute.importers.runs import (
     RowError,
     Series,
 )
-from isocompute.importers.scale import check_range
+from isocompute.importers.scale import check_range, refuse_percent
 from isocompute.importers.scored import keys_there, likely_options, likely_scores, no_reward
 from isocompute.importers.settings import Settings
 from isocompute.store import schema, seals
@@ -72,6 +72,7 @@ def read_logs(
     if len(sources) > 1:
         runs = settle_runs(runs, resumed=None if settings is None else settings.resumed)
     if score_range is None:
+        refuse_percent(runs)
         return runs
     return [
         replace(run, provenance=replace(run.provenance, score_range=score_range)) for run in runs

@@ -12,7 +12,7 @@
 | `configs/orch.toml`, `configs/rl.toml` | prime-rl's own, where they are kept beside its metrics |
 | `parameters.json` | Comet's `get_parameters_summary()`, a list of name and `valueCurrent` |
 | `params.json` | Ray Tune 2, beside a trial's `result.json` |
-| any other `.yaml`, `.yml`, `.toml` | the one that a job was started with, alone in its folder |
+| any other `.yaml`, `.yml`, `.toml`, or `.json` of settings | the one alone in a job's folder |
 
 A log deeper than its job's folder takes the configuration there, if it is the only one below.
 Of several runs, each takes the one that bears its name: `configs/NAME.yaml` beside the log or in a
@@ -36,18 +36,20 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
+from itertools import islice
 from pathlib import Path
 
 from isocompute.importers.called import may_be_setting
 from isocompute.importers.configuration import configuration
 from isocompute.importers.elsewhere import (
+    LONGEST,
     configuration_elsewhere,
     content,
     is_telling,
     names_in,
     tells,
 )
-from isocompute.importers.fresh import processes_of
+from isocompute.importers.fresh import Found, processes_of
 from isocompute.importers.headers import head_of
 from isocompute.importers.listed import NAMING, runs_listed
 from isocompute.importers.plain_words import explained
@@ -59,6 +61,7 @@ from isocompute.importers.reading import (
     parse_json,
     run_name,
 )
+from isocompute.importers.series import points_of
 from isocompute.importers.split_names import is_of_folder, job_of, split_folder
 
 _FILES = (
@@ -71,6 +74,7 @@ _FILES = (
 # more there
 _LEVELS = 4
 _MOST_FILES, _MOST_RUNS = 20_000, 1_000  # of a job's folder; a home may be above
+_MOST_SETTINGS = 50  # JSON of a folder that is looked at; one with more holds samples or results
 # of the log that they are named for
 _OF_A_LOG = (
     ".json", ".yaml", ".yml", ".config.json", ".config.yaml", ".config.yml", "_config.json",
@@ -84,17 +88,24 @@ _LISTS = (".jsonl", ".json", ".yaml", ".yml")
 _LOGS = (".jsonl", ".csv", ".tsv", ".gz", ".json", ".log", ".out", ".stdout", ".txt")
 
 
-def configuration_beside(path: Path) -> tuple[str, dict[str, object]] | None:
+def configuration_beside(
+    path: Path, within: Path | None = None
+) -> tuple[str, dict[str, object]] | None:
     """The name and the content, flat, of the configuration beside a log; None where there is none.
 
     Args:
         path: of the log.
+        within: the folder that was given; a command that changed the file lies in it.
     """
     homes = [path.parent]
     # the run's folder holds its checkpoints, or a folder for each split
     if path.parent.name.startswith("checkpoint-") or split_folder(path.parent):
         homes.append(path.parent.parent)
     found = next((found for home in homes if (found := _in_folder(home, path))), _of_job(path))
+    if found and found[0].rpartition("/")[2] not in _FILES:  # those a trainer writes as they were
+        from isocompute.importers.launched import overridden
+
+        found = overridden(path, run_name(path), within, found, _LEVELS)
     of_a_device = found and found[1].keys() & {"per_device_train_batch_size", "grpo_samples"}
     if found and of_a_device and not processes_of(found[1]):
         for folder in list(path.parents)[:_LEVELS]:
@@ -151,11 +162,24 @@ def _named_for(path: Path) -> list[str]:
 @lru_cache(maxsize=8)
 def _started_with(folder: Path, _changed: int) -> list[str]:
     """The file of settings under a name of the user's, where a folder has a single one."""
-    found = [name for name in os.listdir(folder) if name.endswith((".yaml", ".yml", ".toml"))]
+    names = os.listdir(folder)
+    found = [name for name in names if name.endswith((".yaml", ".yml", ".toml"))]
     if len(found) == 2:
         others = [name for name, _ in _of_accelerate(folder, _changed)]
         found = [name for name in found if name not in others]
+    files = [name for name in names if name.endswith(".json")]
+    if not found and len(files) <= _MOST_SETTINGS:
+        found = [name for name in files if _says(folder / name)]
     return found if len(found) == 1 else []
+
+
+def _says(file: Path) -> bool:
+    """Whether a small JSON says B_p and n, and nothing of a run's course."""
+    small = file.is_file() and file.stat().st_size <= LONGEST
+    found = configuration(content(file)) if small else Found()
+    if not (found.problems_per_batch and found.rollouts_per_problem):
+        return False
+    return next(islice(points_of(parse_json(file.read_bytes())[0]), 1), None) is None
 
 
 def _of_job(path: Path) -> tuple[str, dict[str, object]] | None:
@@ -290,7 +314,9 @@ def of_other_logs(files: Sequence[Path]) -> set[Path]:
     named = {p.parent / name for p in files for name in _named_for(p) if p.name != name}
     folders = {p.parent for p in files}
     tables = {f / name for f in folders for name in tables_of(f)}
-    return (named | tables) & set(files)
+    started = {f / name for f in {p.parent for p in files if p.suffix == ".json"}
+               for name in _started_with(f, f.stat().st_mtime_ns)}  # fmt: skip
+    return (named | tables | started) & set(files)
 
 
 def of_columns(files: Sequence[Path]) -> set[Path]:
@@ -369,5 +395,6 @@ def _is_its_own(path: Path) -> bool:
     logs = [
         p for p in path.parent.iterdir()
         if (p.name.endswith(_LOGS) or ".tfevents." in p.name) and p.name not in _FILES
+        and not (p.name.endswith(".json") and _says(p))
     ]
     return logs == [path]

@@ -6,8 +6,7 @@ Here is what one row means; `meanings` says it of a key, `sides` keeps what stan
 Rules: a step is a whole number >= 0, and counts updates (`steps` decides which of a log's counters
 does); of two scores of one metric at one step the first counts (a trainer that resumes evaluates
 again), of steps that the log goes back to and does again the last; rows may come in any order;
-NaN, infinite, null and "NaN" are missing, counted, never 0; unknown keys are left alone, and named
-where nothing else was found.
+NaN, infinite, null and "NaN" are missing, counted, never 0; unknown keys are left alone.
 """
 
 from __future__ import annotations
@@ -23,12 +22,14 @@ from isocompute.importers.conclude import Collected, conclude
 from isocompute.importers.described import Described
 from isocompute.importers.ledger import Errors
 from isocompute.importers.meanings import (
+    OF_EVALUATION,
     OF_SPLIT,
     SPLIT_IN_KEY,
     WORDS,
     is_unread,
     meaning_of,
     split_said,
+    tell_of_training,
 )
 from isocompute.importers.points import Points, at_policy, of_one_set, of_problems
 from isocompute.importers.reading import clean_text, is_missing_word, number, refuse_grouped, whole
@@ -39,13 +40,12 @@ from isocompute.importers.sides import Sides
 from isocompute.importers.steps import Counters
 from isocompute.importers.vocabulary import POLICY, SLIME_MARKS, STEP_KEYS, column_of
 
-OF_EVALUATION = re.compile("val|eval|test", re.I)
 _OF_MACHINE = re.compile("(?:monitoring|system|sys)[./]")  # Neptune, W&B: on a clock of its own
 MAX_SERIES = 2_000  # a log has tens; a hostile one has as many as it has rows
 MAX_KEYS = 50_000
-MAX_POINTS = 4_000_000  # of one run over all series, 64 MB; a long run has 1e5 steps
-# Sets of keys whose reading is kept: a trainer writes two or three. At half nothing changes; beyond
-# it, and for rows of more keys, every row is looked up key by key, three times as slow.
+MAX_POINTS = 4_000_000  # of one run, 64 MB; a long run has 1e5 steps
+# Sets of keys whose reading is kept: a trainer writes two or three. At half nothing changes; for
+# more, every row is looked up key by key, three times as slow.
 MAX_SHAPES, MAX_SHAPE = 64, 1_000
 MAX_RUNS = 10_000  # of one file
 MAX_WATCHED = 200  # rows that tell which unread keys may be scores
@@ -79,6 +79,7 @@ class Collector:
         self._n_points = 0
         self._drawn_by = ""  # the key of a count that B_p * n * step is held against
         self._latest: dict[tuple[str, ...], int] = {}  # of rows without any score, by their keys
+        self._trains: dict[tuple[str, ...], tuple[int, int]] = {}  # of training: its first and last
         self._at_zero = False  # a row of step 0
         self._first: int | None = None  # the first step of rows of any shape
         self._splits: list[str] = []  # keys of rows that may say their split
@@ -189,8 +190,8 @@ class Collector:
             self._take(kind, place, value, line, key)
             if self._policy and kind.column.split != "train":
                 own = whole(values.get(self._policy))
-                if own is not None and own != place and number(value) is not None:
-                    counters.differ(self._policy, place, own)
+                if own is not None and number(value) is not None:
+                    counters.at_policy(self._policy, place, own)
 
     def _plan(
         self, step: int, values: Mapping[str, object], goes_back: bool
@@ -218,10 +219,14 @@ class Collector:
                 self._first = step if self._first is None else min(step, self._first)
                 if shape not in self._latest:
                     self._watch(shape, plan)
+                if shape not in self._trains and tell_of_training(shape):
+                    self._trains[shape] = step, step
         if (latest := self._latest.get(shape)) is not None:
             if goes_back and step <= latest:
                 self._sides.trained_again(step)
             self._latest[shape] = step
+        if (span := self._trains.get(shape)) is not None:
+            self._trains[shape] = min(span[0], step), max(span[1], step)
         return plan
 
     def _in_split(self, kind: Points | str, key: str, split: str) -> Points | str:
@@ -358,8 +363,8 @@ class Collector:
                 values[now] = min(step, values.get(now, step))
         elif POLICY.search(key):  # the update that was evaluated, for every score
             own = whole(value)
-            if own not in (None, step) and not self.counters.calls:
-                self.counters.differ(key, step, own)
+            if own is not None and not self.counters.calls:
+                self.counters.at_policy(key, step, own)
         elif not self.counters.compare(key, step, value):
             self._stop(key)
 
@@ -381,6 +386,8 @@ class Collector:
             perhaps=self._perhaps, drawn_by=self._drawn_by, says_split=bool(self._splits),
             at_zero=self._at_zero, first=self._first, first_length=sides.first_length,
             latest=max(self._latest.values(), default=0), redone=sides.redone,
+            trained=max((last for _, last in self._trains.values()), default=0),
+            trains_from=min((first for first, _ in self._trains.values()), default=1),
             evidence=self._evidence, problems=self._problems,
         )
         return conclude(collected, path, source, provenance)

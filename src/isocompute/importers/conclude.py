@@ -25,13 +25,14 @@ from isocompute.importers.cadence import (
     micro_batches,
     spread,
 )
-from isocompute.importers.called import is_batch, is_called
+from isocompute.importers.called import counts_problems, is_batch, is_called
 from isocompute.importers.configuration import (
     facts_of,
     gpus_of,
     problems_of,
 )
 from isocompute.importers.doubts import (
+    counted_problems,
     iterations_of,
     late_error,
     merged,
@@ -100,6 +101,13 @@ class Collected:
     first_length: int | None  # the first row with a length
     latest: int  # the last step of rows without any score
     redone: int | None  # the lowest step that rows of training went back to
+    trained: int  # the last step of rows that tell of training, and the first
+    trains_from: int
+
+    def count_by(self, ticks: int) -> None:
+        """Count the steps of rows by updates, of which each has so many."""
+        self.latest, self.trained = -(-self.latest // ticks), -(-self.trained // ticks)
+        self.first = self.first and -(-self.first // ticks)
 
 
 def conclude(
@@ -115,6 +123,10 @@ def conclude(
         found = found._replace(steps=-(-found.steps // iterations))
     for points in (p for p in c.points if p.column.errors):
         points.value = array("d", of_errors(np.array(points.value), f"{path}: {points.key}"))
+    if c.name in (c.settings.percent or "").split(","):
+        for points in (p for p in c.points if p.column.split != "train"):
+            points.value = array("d", [value / 100 for value in points.value])
+        c.counters.infer("score: percent, as told")
     _told_by_name(c, path)
     refuse_problems(c, f"{path}: run {c.name}")
     for text in found.notes:
@@ -144,7 +156,7 @@ def conclude(
         held_out = [p for p in c.points if p.column.split != "train"]
         before = sum(len(p.step) for p in held_out)
         c.side = placing.to_updates(c.points, c.side, ticks)
-        c.latest, c.first = -(-c.latest // ticks), c.first and -(-c.first // ticks)
+        c.count_by(ticks)
         c.redone = c.redone and -(-c.redone // ticks)
         c.counters.infer(told or f"step: the log's counters move by {ticks} in an update")
         if within := before - sum(len(p.step) for p in held_out):
@@ -165,7 +177,7 @@ def conclude(
     if n is None and b_p and (whole_batch := whole(c.config.get(RESPONSES))):
         n = values[_N] = problems_of(whole_batch, b_p, f"run {c.name}", "B_p")
         c.counters.infer(f"{_N}: a batch of responses / problems_per_batch")
-    b_p = values["problems_per_batch"] = b_p or _counted_problems(c, n)
+    b_p = values["problems_per_batch"] = b_p or counted_problems(c, n)
     values["steps"] = values["steps"] or cadence.planned
     planned = c.settings.steps or found.steps or cadence.planned
     what = f"{path}: run {c.name}"
@@ -176,7 +188,7 @@ def conclude(
     )):  # fmt: skip
         c.counters.agree(Fraction(1, batch))
         c.side = placing.to_updates(c.points, c.side, batch)
-        c.latest, c.first = -(-c.latest // batch), c.first and -(-c.first // batch)
+        c.count_by(batch)
         c.counters.infer(f"step: {key} counts rollouts, B_p * n = {batch} in an update")
     begins, planned = _beginning(c, what, planned)
     _count_evaluations(c, what, cadence._replace(planned=planned))
@@ -231,9 +243,9 @@ def conclude(
         c.counters.infer(f"gpus={gpus}: one for each process")
     spent = Spent(times=times, gpus=gpus or gpus_by_throughput(c.side), tokens=compute.each,
                   drawn=compute.drawn, epochs=Each.of(c.side[EPOCH]))  # fmt: skip
-    of_scores = {key for key, rows in c.problems.items()
-                 if len(rows) > 1 or rows.total() < c.n_rows}  # not of a batch
-    unread = [key for key in c.unread if key not in of_scores]
+    several = {key for key, rows in c.problems.items() if len(rows) > 1 or rows.total() < c.n_rows}
+    unread = [key for key in c.unread if key not in several  # what is of scores, not of a batch
+              and not (counts_problems(key) and c.evidence.is_aside(key))]
     keys = unread[:MAX_UNREAD]
     of_units = [one for key in c.config if (unit := unit_of(key, c.config)) for one in (key, unit)]
     for name in (name for name in ("problems_per_batch", "rollouts_per_problem")
@@ -244,8 +256,7 @@ def conclude(
         name=clean_text(c.settings.run or c.name),
         problems_per_batch=b_p, rollouts_per_problem=n, steps=values["steps"],
         seed=values["seed"], series=series, outcomes=tuple(c.outcomes),
-        errors=tuple(c.errors.kept), n_errors=c.errors.count, n_rows=c.n_rows,
-        notes=tuple(c.notes),
+        errors=tuple(c.errors.kept), n_errors=c.errors.count, n_rows=c.n_rows, notes=tuple(c.notes),
         provenance=replace(
             provenance,
             facts={**c.settings.facts, **c.extras, **logged_rate(c.side["rate"]),
@@ -255,14 +266,23 @@ def conclude(
             likely=tuple(clean_text(k, 80) for k in c.evidence.likely(keys)),
             beside_loss=tuple(clean_text(k, 80) for k in c.evidence.beside_loss(keys)),
             begins=None if c.first is None else max(c.first - begins, 0),
-            **spent.said(),
+            trained=_trained(c, values["steps"], begins), **spent.said(),
             passes_per_step=spent.passes_per_step, rates=rate_span(c.side["rate"]),
             micro_batch=whole(c.config.get("per_device_train_batch_size")),
-            alike=share_at_the_end(c.side[ALIKE]),
             inferred=(*c.settings.inferred, *c.counters.inferred),
-        ),
-        spent=spent,
-    )
+            alike=share_at_the_end(c.side[ALIKE]),
+        ), spent=spent,
+    )  # fmt: skip
+
+
+def _trained(c: Collected, planned: int | None, begins: int) -> int | None:
+    """Updates that rows of training tell of, within the plan; None without any."""
+    if not c.trained or c.counters.calls:
+        return None
+    own = c.trained - begins  # and where it is not that, the row of step 0 is an update as well
+    own += c.trains_from == 0 and own != planned
+    return own if planned is None else min(own, planned)
+
 
 def _told_by_name(c: Collected, path: Path) -> None:
     """Take the split and the problem set of the file's name for keys that do not say theirs."""
@@ -345,21 +365,9 @@ def _settle_steps(
     for line in placing.count_from_one(
         c.points, c.side, at_zero=c.at_zero,
         first_length=c.first_length or c.n_rows + 1, planned=planned, calls=c.counters.calls,
+        lag=c.counters.lag(trainers), trained=c.trained,
     ):
         c.counters.infer(line)
-
-
-def _counted_problems(c: Collected, n: int | None) -> int | None:
-    """B_p by the rollouts that a step counts, where a batch of the configuration agrees."""
-    each = checks.of_a_step(c.side["counted"])
-    if not each or not n or each % n:
-        return None
-    b_p = each // n
-    if any(whole(value) in (b_p, each) for key, value in c.config.items() if is_batch(key)):
-        c.counters.infer(f"problems_per_batch: {each} rollouts of a step / {_N}")
-        return b_p
-    c.note(f"B_p is {b_p} by the {each} rollouts that the log counts in a step")
-    return None
 
 
 def _check_batch(c: Collected, b_p: int | None, n: int | None, *, given: bool) -> None:

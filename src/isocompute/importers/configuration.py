@@ -47,6 +47,9 @@ _TRAINERS = (
            None, False),
     _Words("data.train_batch_size", "actor_rollout_ref.rollout.n",
            "trainer.total_training_steps", False, "actor_rollout_ref.rollout.val_kwargs.n"),
+    # rLLM (2026-08) with Tinker; with verl its words are verl's
+    _Words("data.train_batch_size", "training.group_size", "rllm.trainer.total_batches", False,
+           "validation.group_size"),
     # EasyR1 0.3.2, verl/trainer/config.py and workers/rollout/config.py
     _Words("data.rollout_batch_size", "worker.rollout.n", "trainer.max_steps", False,
            "worker.rollout.val_override_config.n"),

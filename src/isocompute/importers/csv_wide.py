@@ -60,11 +60,7 @@ def read_chart(
                 collectors[run].counters.rollouts = axis
         column = column_of(key, header)
         if axis == "global_step" and column is not None and column.trainer == "open-instruct":
-            raise InputError(
-                f"a chart must have updates on its x axis, but open-instruct's global_step counts "
-                f"rollouts, and {str(path)!r} has {key} over it; put training_step there and "
-                "export it again."
-            )
+            collectors[run].counters.rollouts = axis  # that of its trainer; training_step is ours
         columns.append((i, collectors[run], key))
     means = 0
     for line, cells in rows:

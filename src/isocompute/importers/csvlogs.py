@@ -33,6 +33,7 @@ from isocompute.importers.csv_cells import Rows, cells_of, rows_of, without_cut
 from isocompute.importers.csv_long import read_long
 from isocompute.importers.csv_runs import STEPS
 from isocompute.importers.csv_wide import read_chart, read_history, read_series, read_tensorboard
+from isocompute.importers.events import are_events, with_steps
 from isocompute.importers.headers import separator_of
 from isocompute.importers.ledger import Errors, provenance_of
 from isocompute.importers.names import pattern_in_columns
@@ -88,6 +89,8 @@ def layout_of(cells: Sequence[str]) -> str | None:
     """Which of the layouts a header has; None where it is none of them."""
     cells = _unnested(cells)
     plain = [cell.strip().lower() for cell in cells]
+    if are_events(plain):
+        return "long"
     is_long = any(c in METRIC_WORDS for c in plain) and any(c in VALUE_WORDS for c in plain)
     # A long table may say B_p and n in columns of ours; its scores are not one of them.
     if len(plain) < 2 or (_TIDY & set(plain) and not (is_long and "score" not in plain)):
@@ -155,7 +158,9 @@ def read_layout(
     own = settings.columns
     header = [c if c in own else new for c, new in zip(header, _unnested(header), strict=True)]
     kind = layout_of(header) or _described(header, path) or ""
-    there = header
+    there, told = header, ""
+    if are_events([cell.strip().lower() for cell in header]):
+        header, rows, told = with_steps(path, header, rows)
     if kind == "chart":
         header = _numbered(header)
     if doubles := [cell for cell, count in Counter(header).items() if cell and count > 1]:
@@ -180,6 +185,8 @@ def read_layout(
     alone = len(collectors) == 1 and kind != "chart"
     for collector in collectors.values():
         collector.configure_beside(path, alone=alone)
+        if told:
+            collector.counters.infer(told)
     source = f"{kind}-csv" if kind in ("tensorboard", "long", "series") else "wandb-csv"
     if path.suffix == ".parquet":
         source = f"{kind}-parquet"

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from isocompute.importers.called import is_alike, several_problems
+from isocompute.importers import checks
+from isocompute.importers.called import is_alike, is_batch, several_problems
 from isocompute.importers.configuration import of_another
 from isocompute.importers.fresh import Found, batch_of_process
 from isocompute.importers.placing import LATE
@@ -220,3 +221,16 @@ def merged(c: Collected, name: str, found: int | None) -> int | None:
             )
         c.note(f"the log says {name}={found}, the setting {given}: the log's is used")
     return given if found is None else found
+
+
+def counted_problems(c: Collected, n: int | None) -> int | None:
+    """B_p by the rollouts that a step counts, where a batch of the configuration agrees."""
+    each = checks.of_a_step(c.side["counted"])
+    if not each or not n or each % n:
+        return None
+    b_p = each // n
+    if any(whole(value) in (b_p, each) for key, value in c.config.items() if is_batch(key)):
+        c.counters.infer(f"problems_per_batch: {each} rollouts of a step / rollouts_per_problem")
+        return b_p
+    c.note(f"B_p is {b_p} by the {each} rollouts that the log counts in a step")
+    return None

@@ -24,7 +24,7 @@ _ORCHESTRATOR = ("orch", "orchestrator")
 # a start that trains nothing overwrites the file of the one before (EasyR1, verl: trainer.val_only)
 _TRAINS_NOTHING = re.compile(r"(?:^|[._])(?:val|eval|evaluate|test)_only$")
 _ENDINGS = (".yaml", ".yml", ".toml", ".json")
-_MOST, _LONGEST = 2_000, 1 << 16  # files; bytes of one: a log is longer
+_MOST, LONGEST = 2_000, 1 << 16  # files; bytes of one: a log is longer
 _NOT_OURS = ("wandb", "mlruns", "node_modules", "site-packages")
 _TELLING = re.compile(r"[a-z].*[-_.0-9]|[-_.0-9].*[a-z]", re.I)  # `grpo` may be any word of it
 
@@ -87,7 +87,7 @@ def configurations_in(within: Path) -> list[tuple[Path, str]]:
         folders[:] = sorted(f for f in folders if f not in _NOT_OURS and f[0] != ".")
         for name in sorted(n for n in names if n.endswith(_ENDINGS)):
             file = Path(parent, name)
-            if file.is_file() and file.stat().st_size <= _LONGEST:
+            if file.is_file() and file.stat().st_size <= LONGEST:
                 found.append((file, file.read_text("utf-8", "replace")))
             if len(found) > _MOST:
                 return []

@@ -49,7 +49,7 @@ class _Script(NamedTuple):
 
 
 def configuration_launched(
-    path: Path, run: str, levels: int, within: Path | None = None
+    path: Path, run: str, levels: int, within: Path | None = None, *, base: str = ""
 ) -> tuple[str, Mapping[str, object]] | None:
     """The name and the settings of the one script that names a run; None where none or several do.
 
@@ -58,6 +58,7 @@ def configuration_launched(
         run: its name.
         levels: folders above the log's that are looked into.
         within: the folder that was given: not further than the one above it.
+        base: a file that its command has to name.
     """
     for folder in list(path.parents)[: 1 + levels]:
         if within is not None and folder in list(within.parents)[1:]:
@@ -69,6 +70,7 @@ def configuration_launched(
         titled = [one for one in scripts if _STARTS.sub("", one.file.stem, count=1) == run]
         found = titled or [one for one in scripts if run in one.words and is_telling(run)]
         found = found or [own for one in there if (own := _called(one, run)) is not None]
+        found = [one for one in found if not base or base in one.words]
         if len({one.file for one in found}) == 1:
             said = _alike([one.said for one in found])
             more = ", whose caller may add settings," if _ADDED.search(found[0].text) else ""
@@ -78,6 +80,18 @@ def configuration_launched(
         if found:
             return None
     return None
+
+
+def overridden(
+    path: Path, run: str, within: Path | None, found: tuple[str, dict[str, object]], levels: int
+) -> tuple[str, dict[str, object]]:
+    """A configuration beside a log as the command changed it that names both its file and run."""
+    command = configuration_launched(
+        path, run, levels, within, base=found[0].rpartition("/")[2]
+    )
+    return found if command is None else (
+        f"{found[0]} and {command[0]}", {**found[1], **command[1]}
+    )
 
 
 def _called(one: _Script, run: str) -> _Script | None:

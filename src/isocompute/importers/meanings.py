@@ -55,6 +55,8 @@ SPLITS = {
     **dict.fromkeys(("eval", "evaluation", "val", "valid", "validation", "test", "dev", "heldout",
                      "held_out", "held-out"), "validation"),
 }  # fmt: skip
+OF_EVALUATION = re.compile("val|eval|test", re.I)
+_OF_TRAINING = re.compile(r"(?:^|[/_.])(?:train|actor|critic|loss|kl|entropy|grad|reward)", re.I)
 SPLIT_IN_KEY = re.compile("train|val|eval|test", re.I)
 
 _SIDES = {
@@ -114,3 +116,14 @@ def split_said(values: Mapping[str, object], keys: Sequence[str]) -> str:
     """The split that a row says it is of in one of these keys; "" where it does not."""
     said = (SPLITS.get(str(values.get(key)).lower()) for key in keys)
     return next((split for split in said if split), "")
+
+
+def tell_of_training(keys: Sequence[str]) -> bool:
+    """Whether rows of these keys, and of a split that stands behind them, are of training.
+
+    >>> tell_of_training(["step", "actor/kl"]), tell_of_training(["step", "val/reward"])
+    (True, False)
+    """
+    return "validation" not in keys[-1:] and any(
+        _OF_TRAINING.search(key) and not OF_EVALUATION.search(key) for key in keys
+    )

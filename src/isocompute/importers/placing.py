@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 
 from isocompute.importers.points import Points, back_to
 from isocompute.importers.runs import FloatArray, IntArray, UnclearError
-from isocompute.importers.steps import FROM_ZERO, as_updates
+from isocompute.importers.steps import EARLIER, FROM_ZERO, LAST, LATER
 from isocompute.importers.timing import SECONDS
 
 # Distances between scores that a log begins late. Half of it doubts a log with one score missing;
@@ -165,7 +165,8 @@ def trained_again(points: Collection[Points], lengths: int | None) -> int | None
 
 def count_from_one(
     points: Collection[Points], side: Side, *, at_zero: bool, first_length: int,
-    planned: int | None = None, calls: bool = False,
+    planned: int | None = None, calls: bool = False, lag: int | None = None,
+    trained: int = 0,
 ) -> list[str]:  # fmt: skip
     """Set evaluations that are counted from 0, and say which.
 
@@ -176,11 +177,15 @@ def count_from_one(
         first_length: the first row with a length.
         planned: updates; a log from 0 ends one before.
         calls: steps count calls of a tracker, which begin at 0 whatever a trainer does.
+        trained: the last step of rows that tell of training.
+        lag: by how much evaluations stand after the update whose policy they are of, if known.
     """
+    if lag is not None:
+        for one in (p for p in points if p.column.split != "train" and lag):
+            one.step = array("q", (one.steps_K - lag).tolist())
+        return [EARLIER] * (lag > 0)
     training = [p for p in points if p.column.split == "train" and p.step]
-    trained = max([0, *side["length"], *(int(p.steps_K.max()) for p in training)])
-    if trained == planned:
-        return []
+    trained = max([trained, *side["length"], *(int(p.steps_K.max()) for p in training)])
     zero = 0 in side["length"] or any(p.zero_rows for p in training)
     first = min([p.first_row for p in training] + [first_length])
     told: list[str] = []
@@ -197,9 +202,109 @@ def count_from_one(
             continue
         steps, lines = as_updates(
             one.steps_K, trainer, one.zero_rows, first, counted=side["rollouts"], trained=trained,
+            as_planned=trained == planned,
             trains_at_zero=zero if trainer in FROM_ZERO else at_zero,
         )
         seen[key] = None if steps is None else array("q", steps.tolist())
         one.step = seen[key] or one.step
         told += lines
     return told
+
+
+def as_updates(
+    step_K: IntArray, trainer: str, zero_rows: Sequence[int], first_training_row: int | None,
+    *, trains_at_zero: bool, counted: Mapping[int, float], trained: int, as_planned: bool = False,
+) -> tuple[IntArray | None, list[str]]:
+    """Steps of evaluations as updates, None where they are right as they are; and what was done.
+
+    Args: see `from_one` and `at_last_update`; `as_planned`: its last update has the plan's number.
+    """
+    placed = at_last_update(step_K, trainer, trained)
+    told = [] if placed is None else [LAST]
+    shifted = None if as_planned else from_one(
+        step_K if placed is None else placed, trainer, zero_rows, first_training_row,
+        trains_at_zero=trains_at_zero, counted=counted,
+    )
+    if shifted is not None:
+        told.append(LATER if shifted[-1] > step_K[-1] or told else EARLIER)
+    return (placed if shifted is None else shifted), told
+
+
+def from_one(
+    step_K: IntArray, trainer: str, zero_rows: Sequence[int], first_training_row: int | None,
+    *, trains_at_zero: bool, counted: Mapping[int, float],
+) -> IntArray | None:
+    """Steps of evaluations as updates, where the trainer's first update is its step 0.
+
+    An evaluation before training is step 0 as well, and stays there: it stands in a row above
+    the first of training. Evaluations at k, 2k, 3k are counted from 1 whatever stands at 0.
+    `counted`: what training rows say that was drawn (prime-rl).
+
+    Returns:
+        None where the steps are right as they are.
+    """
+    if trainer not in FROM_ZERO and step_K.size and _before_multiples(step_K) and (
+        trains_at_zero or step_K.min() > 0  # Lightning 2: the tenth update is logged as step 9
+    ):  # a loop of one's own, which may use a trainer's key
+        return np.where(step_K == 0, 0, step_K + 1)
+    if trainer not in FROM_ZERO or not step_K.size:
+        return None
+    if trainer == "slime":
+        after = step_K[step_K > 0]
+        between = np.diff(np.unique(after, return_index=True)[0])
+        if between.size and between.min() > 1 and not (after % between.min()).any():
+            return None  # counted from 1, whether one is missing or not
+        # every k updates, evaluations stand at k-1, 2k-1, ..., and at 0 before training; every
+        # single one at 0 twice, or at 0 once where the one before training was left out
+        gaps = np.diff(np.unique(step_K, return_index=True)[0])
+        before = len(zero_rows) > 1 or gaps.size < 2 or gaps[0] != gaps[1]
+        late: IntArray = step_K + 1
+        if before and step_K[0] == 0:
+            late[0] = 0
+        return late
+    if trainer == "prime-rl":
+        late_by_one = counted and min(counted) == 1 and step_K.min() > 0
+        return step_K - 1 if late_by_one else None
+    if not trains_at_zero or _on_multiples(step_K):
+        return None
+    shifted: IntArray = step_K + 1
+    zeros = np.flatnonzero(step_K == 0)
+    for place, row in zip(zeros, zero_rows, strict=False):
+        if first_training_row is not None and row < first_training_row:
+            shifted[place] = 0
+    return shifted
+
+
+def at_last_update(step_K: IntArray, trainer: str, trained: int) -> IntArray | None:
+    """Steps of evaluations with the one after training at the last update; None: right as they are.
+
+    verl 0.2 (trainer/ppo/ray_trainer.py, fit) and rLLM (2026-08) count on before they validate a
+    last time.
+
+    Args:
+        step_K: of evaluations, as logged.
+        trainer: whose words they are.
+        trained: the last step with a row of training; 0 where there is none.
+    """
+    if trainer not in ("verl", "rllm") or not trained or not (step_K == trained + 1).any():
+        return None
+    return np.where(step_K == trained + 1, trained, step_K)
+
+
+def _before_multiples(step_K: IntArray) -> bool:
+    """Whether evaluations stand at k-1, 2k-1, 3k-1, ... with k above 1, as if counted from 0.
+
+    Behind three of them the last may stand anywhere, after the last update.
+    """
+    after = np.unique(step_K[step_K > 0], return_index=True)[0] + 1
+    if after.size > 3 and after[-1] < after[-2] + after[0]:
+        after = after[:-1]
+    return after.size > 2 and after[0] > 1 and bool((np.diff(after) == after[0]).all())
+
+
+def _on_multiples(step_K: IntArray) -> bool:
+    """Whether evaluations stand at k, 2k, 3k, ... with k above 1; the last may stand anywhere."""
+    after = np.unique(step_K[step_K > 0], return_index=True)[0]
+    if after.size < 3 or after[0] == 1:
+        return False
+    return bool(np.all(after[:-1] % after[0] == 0))

@@ -197,13 +197,14 @@ def after_rows(by_step: Mapping[int, float]) -> Mapping[int, float]:
     """What rows of training say, by the updates done after them.
 
     prime-rl before 2026-06 and tinker-cookbook (2026-08) count updates from 0, and evaluate before
-    the update of the same number.
+    the update of the same number. A count of 0 at step 0 stands where it belongs; where it is 0 at
+    step 1 (prime-rl since), rows say what was drawn before them.
 
-    A count of 0 at step 0 stands where it belongs.
-
-    >>> after_rows({0: 32.0, 1: 64.0}), after_rows({0: 0.0, 10: 320.0})
-    ({1: 32.0, 2: 64.0}, {0: 0.0, 10: 320.0})
+    >>> after_rows({0: 32.0, 1: 64.0}), after_rows({0: 0.0, 10: 320.0}), after_rows({1: 0, 2: 32})
+    ({1: 32.0, 2: 64.0}, {0: 0.0, 10: 320.0}, {0: 0, 1: 32})
     """
+    if by_step.get(1) == 0 and 0 not in by_step:
+        return {step - 1: value for step, value in by_step.items()}
     return {step + 1: value for step, value in by_step.items()} if by_step.get(0) else by_step
 
 

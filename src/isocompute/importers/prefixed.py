@@ -1,5 +1,7 @@
-"""Text logs whose lines end in a JSON object: `[12:04:01] (4127) heldout {"update": 40, ...}`.
+"""Text logs of one's own: `(4127) heldout {"update": 40, ...}`, `[eval] step 40 acc 0.5`.
 
+Lines end in a JSON object, or say a step and numbers in words, some of them of held-out problems; a
+notebook's stand in its outputs, and its settings in its code.
 Where several jobs write into one file, what stands before the object says whose line it is: the
 number of a process, or a name in front of a bar. A run takes its name from an object that has one.
 """
@@ -13,7 +15,10 @@ from typing import NamedTuple
 
 from isocompute.importers.collect import Collector
 from isocompute.importers.jsonl import RUN_KEYS, RunsOfRows, take_row
+from isocompute.importers.launched import said_in
 from isocompute.importers.ledger import Errors, provenance_of
+from isocompute.importers.meanings import SPLIT_IN_KEY, SPLITS
+from isocompute.importers.printed import settings_in
 from isocompute.importers.reading import iter_lines, open_log, parse_json, run_name
 from isocompute.importers.runs import ImportedRun, UnclearError
 from isocompute.importers.series import STEPS
@@ -24,7 +29,18 @@ _PROCESS = re.compile(
     r"\((?:pid[ =:]*)?(?P<round>[0-9]+)\)|\bpid[ =:]*(?P<pid>[0-9]+)|"
     r"\[(?:pid[ =:]*)?(?P<square>[0-9]{2,7})\]|^\s*(?P<bar>[\w.:/-]+)\s*\|", re.I,
 )  # fmt: skip
+_MOST_BYTES = 256 << 20
 _WORD = re.compile(r"(?P<word>[A-Za-z][\w-]*)[\s:=-]*$")
+# [held-out] step   20  acc 0.4320
+_TOLD = re.compile(
+    r"(?P<before>[^{}]{0,80}?)\b(?:step|update|iter(?:ation)?)s?[ =:#]{1,6}(?P<step>[0-9]{1,9})\b"
+    r"(?P<rest>[^{}]{1,400})$", re.I,
+)  # fmt: skip
+_NUMBER = re.compile(
+    r"((?:(?:val|eval|test|valid|validation|dev|held-?out) )?"
+    r"[A-Za-z_][\w@/.^-]{0,80})\s{0,4}[ =:]\s{0,4}(-?[0-9]*\.?[0-9]+(?:e-?[0-9]+)?%?)"
+    r"(?=$|[\s,;|)\]])", re.I,
+)  # fmt: skip
 _LEAST = 3  # lines; one or two may be settings that a log of another kind prints
 
 
@@ -40,7 +56,7 @@ def read_prefixed(path: Path, settings: Settings) -> list[ImportedRun]:
     Raises:
         UnclearError: rows of several jobs, of which some do not say whose they are.
     """
-    rows = list(_rows(path))
+    rows = list(_rows(path)) or _told(path, settings)
     if len({one.process for one in rows}) > max(len(rows) / _LEAST, 1):  # of each line a number
         rows = [one._replace(process="") for one in rows]
     named = {one.process for one in rows}
@@ -55,6 +71,12 @@ def read_prefixed(path: Path, settings: Settings) -> list[ImportedRun]:
         )
     errors = Errors(str(path))
     first = Collector(run_name(path), errors, settings)
+    said: dict[str, object] = {}
+    for _, text in _lines(path):
+        said |= settings_in(text)
+    if notebook := outputs_of(path):
+        said = {**said_in(notebook.code), **said}
+    first.configure(said)
     first.configure_beside(path)
     runs = RunsOfRows(first, path)
     names: dict[str, str] = {}
@@ -65,7 +87,7 @@ def read_prefixed(path: Path, settings: Settings) -> list[ImportedRun]:
             names[process] = name
             row = {"run": name, **{k: v for k, v in row.items() if k not in RUN_KEYS}}
         take_row(row, line, runs, {}, path)
-    source = "text-json"
+    source = "text"
     provenance = provenance_of(path, source)
     return [one.finish(path, source, provenance) for one in runs.finish()]
 
@@ -83,20 +105,70 @@ def _goes_back(rows: list[_Row]) -> bool:
     return False
 
 
-def _rows(path: Path) -> Iterator[_Row]:
+class Notebook(NamedTuple):
+    """What a notebook holds: its code, and the text that it printed."""
+
+    code: str
+    printed: str
+
+
+def outputs_of(path: Path) -> Notebook | None:
+    """The code and the printed text of a notebook; None for any other file."""
+    if path.suffix != ".ipynb" or path.stat().st_size > _MOST_BYTES:
+        return None
+    found = parse_json(path.read_bytes())[0]
+    cells = found.get("cells") if isinstance(found, dict) else None
+    code = [cell for cell in cells or () if isinstance(cell, dict)
+            and cell.get("cell_type") == "code"]  # fmt: skip
+    printed = [one.get("text") for cell in code for one in cell.get("outputs") or ()
+               if isinstance(one, dict)]  # fmt: skip
+    return Notebook(*("\n".join("".join(text) for text in texts if text)
+                      for texts in ([cell.get("source") for cell in code], printed)))  # fmt: skip
+
+
+def _lines(path: Path) -> Iterator[tuple[int, str]]:
+    if notebook := outputs_of(path):
+        yield from enumerate(notebook.printed.splitlines(), 1)
+        return
     with open_log(path) as handle:
         for number, data in iter_lines(handle, str(path)):
-            if data is None or not data.rstrip().endswith(b"}"):
-                continue
-            match = _LINE.fullmatch(data.decode("utf-8", "replace"))
-            if match is None:
-                continue
-            value, _ = parse_json(match["row"])
-            if not isinstance(value, dict) or not value:
-                continue
-            process = _PROCESS.search(match["before"])
-            own = next((v for key in RUN_KEYS if isinstance(v := value.get(key), str)), "")
-            told = own if process is None else next(filter(None, process.groups()), "")
-            word = _WORD.search(match["before"])
-            event = {} if word is None or "event" in value else {"event": word["word"]}
-            yield _Row(number, told, {**value, **event})
+            if data is not None:
+                yield number, data.decode("utf-8", "replace")
+
+
+def _rows(path: Path) -> Iterator[_Row]:
+    for number, text in _lines(path):
+        match = _LINE.fullmatch(text) if text.rstrip().endswith("}") else None
+        if match is None:
+            continue
+        value, _ = parse_json(match["row"])
+        if not isinstance(value, dict) or not value:
+            continue
+        process = _PROCESS.search(match["before"])
+        own = next((v for key in RUN_KEYS if isinstance(v := value.get(key), str)), "")
+        told = own if process is None else next(filter(None, process.groups()), "")
+        word = _WORD.search(match["before"])
+        event = {} if word is None or "event" in value else {"event": word["word"]}
+        yield _Row(number, told, {**value, **event})
+
+
+def _told(path: Path, settings: Settings) -> list[_Row]:
+    """Rows that lines say in words; none where fewer than three seem to be of held-out problems."""
+    rows, held_out = list[_Row](), 0
+    for number, text in _lines(path):
+        match = _TOLD.match(text)
+        found = _NUMBER.findall(f"{match['before']} | {match['rest']}") if match else []
+        if match is None or not found:
+            continue
+        words = re.findall(r"[A-Za-z][\w-]*", match["before"])
+        word = next((one for one in words if one.lower() in SPLITS), "")
+        rows.append(_Row(number, "", {
+            "step": int(match["step"]), **({"event": word} if word else {}), **{
+                key: f"{float(text[:-1]) / 100:.10g}" if text[-1] == "%" else text
+                for key, text in found
+            },
+        }))  # fmt: skip
+        held_out += SPLITS.get(word.lower()) == "validation" or any(
+            key in settings.columns or SPLIT_IN_KEY.search(key) for key, _ in found
+        )
+    return rows if held_out >= _LEAST else []

@@ -43,6 +43,7 @@ _SKIPPED_ENDINGS = (
     ".tar", ".png", ".py", ".yaml", ".yml", ".toml", ".md", ".parquet", ".html", ".lock",
     ".db-journal", ".db-wal", ".db-shm", ".model",
 )
+_WRITTEN = (".md", ".ipynb")  # by people, for people: read where nothing else is a log
 _ARCHIVES = (".zip", ".tar", ".tar.gz", ".tgz", ".tar.xz", ".tar.zst", ".7z")
 # Beside logs, read with them or nothing of ours.
 _NO_LOGS = (
@@ -62,15 +63,12 @@ def read_log(
     """Read the runs of a log, or of every log in a folder.
 
     Args:
-        path: a file of verl (file logger, console, validation dump), TRL (trainer_state.json),
-            W&B (offline run, chart export), TensorBoard, MLflow, trackio, prime-rl, SkyRL or
-            `isocompute.Recorder`, or a folder: checkpoints of one trainer give their latest
-            history, dumps of one folder are one run.
+        path: a file of a trainer, a tracker or `isocompute.Recorder`, or a folder: checkpoints of
+            one trainer give their latest history, dumps of one folder are one run.
         settings: what the log does not say (see `Settings`).
 
     Returns:
-        Runs in the order of their names in the folder; configuration that neither the log nor
-        the settings hold is None.
+        Runs in the order of their names; configuration that nothing says is None.
 
     Raises:
         InputError: if nothing there is a log that is known, or the file would run code.
@@ -93,9 +91,7 @@ def read_log(
     return settled
 
 
-def _read_file(
-    path: Path, settings: Settings, lines: Sequence[Path] = ()
-) -> list[ImportedRun]:
+def _read_file(path: Path, settings: Settings, lines: Sequence[Path] = ()) -> list[ImportedRun]:
     if is_workbook(path):
         raise is_a_table(path, "")
     with open_log(path) as handle:
@@ -139,6 +135,8 @@ def _read_file(
             f"a log must be one of a trainer or tracker, but {str(path)!r} is a table; give it as "
             "tidy curves (see the columns in the documentation)."
         )
+    if path.suffix in _WRITTEN and (found := _read_written(path, settings)):
+        return found
     if _is_event_file(head) or "tfevents" in path.name:
         from isocompute.importers.tensorboard import read_tensorboard
 
@@ -180,6 +178,12 @@ def _read_file(
             f"TensorBoard, MLflow), or {OF_ONES_OWN}."
         )
     return runs
+
+
+def _read_written(path: Path, settings: Settings) -> list[ImportedRun]:
+    from isocompute.importers.notes import read_written
+
+    return read_written(path, settings)
 
 
 def _read_trainer_state(path: Path, settings: Settings) -> list[ImportedRun]:
@@ -230,7 +234,7 @@ def is_candidate(path: Path) -> bool:
 def _read_folder(folder: Path, settings: Settings) -> list[ImportedRun]:
     files: list[Path] = []
     stores: list[Path] = []
-    special, deleted, archives, tables = 0, 0, list[str](), list[Path]()
+    special, deleted, archives, tables, written = 0, 0, list[str](), list[Path](), list[Path]()
     for parent, folders, names in os.walk(folder):
         if _is_mlflow_run(Path(parent), names, folders):
             stores.append(Path(parent))
@@ -243,6 +247,7 @@ def _read_folder(folder: Path, settings: Settings) -> list[ImportedRun]:
         special += len(named) - len(regular)
         files.extend(regular)
         archives += [n for n in sorted(names) if n.lower().endswith(_ARCHIVES) and n[0] != "."]
+        written += [p for p in paths if p.suffix in _WRITTEN and p.is_file()]
         tables += [p for p in paths if p.suffix == ".parquet" and p not in named and p.is_file()]
         if len(files) > MAX_FILES:
             raise InputError(
@@ -318,6 +323,8 @@ def _read_folder(folder: Path, settings: Settings) -> list[ImportedRun]:
     for path in (one for one in single if one not in lines):
         attempt(_read_file, path, settings.for_path(path), charts.get(path, ()))
     runs[:] = with_results(runs, own)
+    for path in written if not runs and not any(TABLE in one for one in reasons) else ():
+        attempt(_read_written, path, settings.for_path(path))
     told = [_not_read(reasons)] * bool(reasons)
     if deleted:
         told.insert(0, DELETED.format(deleted))

@@ -343,13 +343,13 @@ def in_time(rows: list[Any]) -> list[Any]:
 ROTATED = re.compile(r"(?<=\w)\.[0-9]{1,3}(?=\.gz$|$)")
 _ENDINGS = (".gz", ".jsonl", ".json", ".ndjson", ".csv", ".tsv", ".log", ".txt", ".out", ".stdout",
             ".wandb",
-            ".parquet")
+            ".parquet", ".ipynb")
 # Names that trainers give every run's log: the folder is what the run is called.
 _COMMON = (
     "metrics", "logging", "experiment_log", "log", "train", "training", "output", "history",
     "stdout", "trainer_log", "eval", "evals", "evaluation", "evaluations", "val", "validation",
     "eval_log", "train_log", "eval_metrics", "train_metrics", "val_metrics", "progress", "result",
-    "results", "scores", "orchestrator",
+    "results", "scores", "orchestrator", "scalars", "main", "events",
 )  # fmt: skip
 # Folders of which every run has one: a tracker's; and a version of it (Lightning, ms-swift).
 _COMMON_FOLDERS = (  # W&B keeps a run's console in run-DATE-ID/files/output.log

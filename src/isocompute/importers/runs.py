@@ -170,6 +170,7 @@ class Provenance:
         likely: those of them that may hold a score, the likeliest values first.
         beside_loss: those of them that stand in every row with a loss, a KL or a rate.
         begins: the first step of its rows, with scores or without; None where that is not known.
+        trained: updates that its rows of training tell of; None where none does.
     """
 
     path: str
@@ -193,6 +194,7 @@ class Provenance:
     likely: tuple[str, ...] | None = None
     beside_loss: tuple[str, ...] = ()
     begins: int | None = None
+    trained: int | None = None
 
     @property
     def candidates(self) -> tuple[str, ...]:

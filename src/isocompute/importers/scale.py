@@ -7,6 +7,7 @@ range is mapped to 0..1, and a score outside it is refused with the range that t
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Sequence
 
 import numpy as np
@@ -14,6 +15,7 @@ from numpy.typing import NDArray
 
 from isocompute.domain import Curve
 from isocompute.errors import InputError
+from isocompute.importers.runs import ImportedRun, UnclearError
 
 PLAIN = (0.0, 1.0)
 MOST_ROLLOUTS = 1e15  # a float counts whole ones up to 9e15; no run draws a thousandth of it
@@ -137,6 +139,33 @@ def refuse_two_units(curves: Sequence[Curve], path: str) -> None:
             f"and {_called(other)} reaches {high:.4g} under 0..{other.score_range[1]:g}; multiply "
             "the one or divide the other, or write a percent sign into its cells."
         )
+
+
+def refuse_percent(runs: Sequence[ImportedRun]) -> None:
+    """Ask about held-out means of some runs that may be percent where the others' are shares.
+
+    Raises:
+        UnclearError: with the setting that divides those.
+    """
+    spans = defaultdict[str, dict[str, NDArray[np.float64]]](dict)
+    for run in runs:
+        for s in run.series:
+            if s.split != "train" and s.metric.kind == "avg" and s.score_K.size > 2:
+                spans[s.metric.label][run.name] = s.score_K
+    for label, of in spans.items():
+        ends = {name: (score_K.min(), score_K.max()) for name, score_K in of.items()}
+        shares = [name for name, (low, high) in ends.items() if low >= 0 < high <= 1]
+        large = [name for name, (low, high) in ends.items() if low > 1 and 10 < high <= 100]
+        if shares and large and len(shares) + len(large) == len(of):
+            first = of[large[0]]
+            names = ",".join(large)
+            raise UnclearError(
+                f"scores of one metric must have one unit, but {label} of {large[0]!r} goes from "
+                f"{first.min():.4g} to {first.max():.4g} where that of {shares[0]!r} stays in "
+                f"0..1; add --set percent={names} if that is percent, else --range LOW HIGH.",
+                options=("--set", f"percent={names}"),
+                condition=f"the scores of {large[0]!r} are percent",
+            )
 
 
 def _called(c: Curve) -> str:

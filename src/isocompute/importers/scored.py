@@ -71,6 +71,10 @@ class Evidence:
                 (outside if any(not 0 <= v <= 1 for v in values) else inside).append(key)
         return inside + outside
 
+    def is_aside(self, key: str) -> bool:
+        """Whether a key stands in fewer than half of the rows: those of evaluations, it seems."""
+        return 2 * sum(key in row for row in self._rows.values()) < len(self._rows)
+
     def beside_loss(self, keys: Sequence[str]) -> list[str]:
         """Keys that stand in every row in which an update is told of."""
         rows = [
@@ -158,7 +162,8 @@ def likely_key(keys: Sequence[str], beside_loss: Collection[str] = ()) -> str:
     fit = [key for key in keys if not _NO_SCORE.search(key)]
     others = [key for key in fit if not _OF_TRAINING.search(key) and key not in beside_loss]
     for words in (rf"{_HELD_OUT}.*(mean|avg)(@|_at_|_)?[0-9]", r"(^|[/_])(mean|avg)(@|_at_)[0-9]",
-                  rf"{_HELD_OUT}.*({_RATE}|score|reward)", _HELD_OUT, *_RATES,
+                  rf"{_HELD_OUT}.*({_RATE})", rf"{_HELD_OUT}.*(score|reward)", _HELD_OUT, *_RATES,
+                  r"(?<![a-z])(math|gsm|aime|amc|gpqa|mbpp|humaneval)[-_ ]?[0-9k]*(?![a-z])",
                   r"(total|overall|combined)\w*$", "score|reward"):  # fmt: skip
         for among in (others, fit):
             if found := next((key for key in among if re.search(words, key, re.I)), None):

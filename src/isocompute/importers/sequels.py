@@ -123,8 +123,10 @@ def _after(part: ImportedRun, whole: ImportedRun) -> ImportedRun:
     )  # fmt: skip
     steps = None if part.steps is None else part.steps + last
     outcomes = tuple(replace(o, step=o.step + last) for o in part.outcomes)
-    spent = part.spent.after(last)
-    return replace(part, series=series, outcomes=outcomes, steps=steps, spent=spent)
+    spent, trained = part.spent.after(last), part.provenance.trained
+    told = replace(part.provenance, trained=trained and trained + last)
+    return replace(part, series=series, outcomes=outcomes, steps=steps, spent=spent,
+                   provenance=told)  # fmt: skip
 
 
 def named(run: ImportedRun) -> str:
@@ -289,7 +291,7 @@ def _joined(first: ImportedRun, then: ImportedRun) -> ImportedRun:
     rates = its.rates and (its.rates[0], max(its.rates[1], (own.rates or its.rates)[1]))
     joined = replace(
         first, provenance=replace(
-            own, rates=rates or own.rates, **spent.said(),
+            own, rates=rates or own.rates, trained=its.trained, **spent.said(),
             passes_per_step=(spent.passes_per_step or its.passes_per_step
                              or own.passes_per_step),
             alike=own.alike if its.alike is None else its.alike,

@@ -72,6 +72,7 @@ class Settings:
         problem_set, split: of metrics whose key holds none.
         step: key that holds the updates, where the log counts more than one thing.
         resumed: "join" or "apart": whether a log that begins where another ends goes on with it.
+        percent: names of runs whose held-out scores are percent, with commas between them.
         padded: "drop" or "keep": what is done with scores that repeat to the edge of a table.
         columns: key of the log -> what it means; replaces the built-in reading of that key.
         by_n: B_p of the runs of each n, as `problems_per_batch` = "4:128,8:64" says it.
@@ -103,6 +104,7 @@ class Settings:
     step: str | None = None
     resumed: str | None = None
     padded: str | None = None
+    percent: str | None = None
     columns: Mapping[str, Column] = field(default_factory=dict)
     inferred: tuple[str, ...] = ()
     by_n: Mapping[int, int] = field(default_factory=dict)

@@ -12,10 +12,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 
-import numpy as np
-
 from isocompute.importers.reading import clock_of, number, whole
-from isocompute.importers.runs import IntArray, UnclearError
+from isocompute.importers.runs import UnclearError
 from isocompute.importers.vocabulary import CALLS, COUNTS, OF_POLICY, STEP_KEYS, axis_of
 
 BEFORE = "and the updates before it count as its own"  # ends the line of a log that begins late
@@ -38,7 +36,7 @@ _FEW = 3  # rows in which a count of samples is the step: at 2 it may be chance,
 LATER = (
     "step: the log counts its first update as step 0, so every evaluation stands one update later"
 )
-LAST = "step: the evaluation after the last update is logged one later (verl 0.2), and stands at it"
+LAST = "step: the evaluation after the last update is logged one later, and stands at it"
 EARLIER = (
     "step: the log counts an evaluation with the update that follows it, so each stands one update "
     "earlier"
@@ -69,6 +67,7 @@ class Counters:
         self._beside: dict[str, list[tuple[int, int]]] = {}  # others: their first rows and the last
         self._ahead: dict[str, set[int]] = {}  # by how much they were before the step
         self._differ: tuple[str, int, int] | None = None
+        self._late: set[int] = set()  # by how much evaluations stand after their policy's update
         self._before: tuple[int, Mapping[str, object]] = (0, {})  # step of the row before, and it
         self.backward = False  # the log goes back in time where it goes back to a step
         self._ends: dict[str, int] = {}  # of counters beside the named one: how far they go
@@ -188,6 +187,21 @@ class Counters:
         if self._differ is None or own > self._differ[2]:
             self._differ = (key, step, own)
 
+    def at_policy(self, key: str, step: int, own: int) -> None:
+        """Take the update that an evaluation at a step says its policy had."""
+        self._late.add(step - own)
+        if step != own:
+            self.differ(key, step, own)
+
+    def lag(self, trainers: set[str]) -> int | None:
+        """By how much evaluations stand after their policy's update; None where nothing says it.
+
+        prime-rl logs one under the update that follows it, and both numbers say so.
+        """
+        if self.evaluated:
+            return 0
+        return 1 if self._late == {1} and "prime-rl" in trainers else None
+
     def agree(self, per_tick: int | Fraction) -> None:
         """Drop the doubt about a counter that moves by so many while the tracker's moves by one."""
         if self._differ is not None:
@@ -261,7 +275,7 @@ class Counters:
                 "problems_per_batch, rollouts_per_problem, rollouts, score.",
                 options=("--set", "step=KEY"), trial=("--set", "step=step"),
             )
-        if self._differ is not None:
+        if self._differ is not None and self.lag(trainers) is None:
             key, step, own = self._differ
             raise UnclearError(
                 f"{what}: one key must count updates, but step says {step} where {key} says "
@@ -300,101 +314,3 @@ def goes_back(was: float | None, now: float | None) -> bool:
     (True, False)
     """
     return was is not None and now is not None and now < was
-
-
-def as_updates(
-    step_K: IntArray, trainer: str, zero_rows: Sequence[int], first_training_row: int | None,
-    *, trains_at_zero: bool, counted: Mapping[int, float], trained: int,
-) -> tuple[IntArray | None, list[str]]:
-    """Steps of evaluations as updates, None where they are right as they are; and what was done.
-
-    Args: see `from_one` and `at_last_update`.
-    """
-    placed = at_last_update(step_K, trainer, trained)
-    told = [] if placed is None else [LAST]
-    shifted = from_one(
-        step_K if placed is None else placed, trainer, zero_rows, first_training_row,
-        trains_at_zero=trains_at_zero, counted=counted,
-    )
-    if shifted is not None:
-        told.append(LATER if shifted[-1] > step_K[-1] or told else EARLIER)
-    return (placed if shifted is None else shifted), told
-
-
-def from_one(
-    step_K: IntArray, trainer: str, zero_rows: Sequence[int], first_training_row: int | None,
-    *, trains_at_zero: bool, counted: Mapping[int, float],
-) -> IntArray | None:
-    """Steps of evaluations as updates, where the trainer's first update is its step 0.
-
-    An evaluation before training is step 0 as well, and stays there: it stands in a row above
-    the first of training. Evaluations at k, 2k, 3k are counted from 1 whatever stands at 0.
-    `counted`: what training rows say that was drawn (prime-rl).
-
-    Returns:
-        None where the steps are right as they are.
-    """
-    if trainer not in FROM_ZERO and step_K.size and _before_multiples(step_K) and (
-        trains_at_zero or step_K.min() > 0  # Lightning 2: the tenth update is logged as step 9
-    ):  # a loop of one's own, which may use a trainer's key
-        return np.where(step_K == 0, 0, step_K + 1)
-    if trainer not in FROM_ZERO or not step_K.size:
-        return None
-    if trainer == "slime":
-        after = step_K[step_K > 0]
-        between = np.diff(np.unique(after, return_index=True)[0])
-        if between.size and between.min() > 1 and not (after % between.min()).any():
-            return None  # counted from 1, whether one is missing or not
-        # every k updates, evaluations stand at k-1, 2k-1, ..., and at 0 before training; every
-        # single one at 0 twice, or at 0 once where the one before training was left out
-        gaps = np.diff(np.unique(step_K, return_index=True)[0])
-        before = len(zero_rows) > 1 or gaps.size < 2 or gaps[0] != gaps[1]
-        late: IntArray = step_K + 1
-        if before and step_K[0] == 0:
-            late[0] = 0
-        return late
-    if trainer == "prime-rl":
-        late_by_one = counted and min(counted) == 1 and step_K.min() > 0
-        return step_K - 1 if late_by_one else None
-    if not trains_at_zero or _on_multiples(step_K):
-        return None
-    shifted: IntArray = step_K + 1
-    zeros = np.flatnonzero(step_K == 0)
-    for place, row in zip(zeros, zero_rows, strict=False):
-        if first_training_row is not None and row < first_training_row:
-            shifted[place] = 0
-    return shifted
-
-
-def at_last_update(step_K: IntArray, trainer: str, trained: int) -> IntArray | None:
-    """Steps of evaluations with the one after training at the last update; None: right as they are.
-
-    verl 0.2 (trainer/ppo/ray_trainer.py, fit) counts on before it validates a last time.
-
-    Args:
-        step_K: of evaluations, as logged.
-        trainer: whose words they are.
-        trained: the last step with a row of training; 0 where there is none.
-    """
-    if trainer != "verl" or not trained or not (step_K == trained + 1).any():
-        return None
-    return np.where(step_K == trained + 1, trained, step_K)
-
-
-def _before_multiples(step_K: IntArray) -> bool:
-    """Whether evaluations stand at k-1, 2k-1, 3k-1, ... with k above 1, as if counted from 0.
-
-    Behind three of them the last may stand anywhere, after the last update.
-    """
-    after = np.unique(step_K[step_K > 0], return_index=True)[0] + 1
-    if after.size > 3 and after[-1] < after[-2] + after[0]:
-        after = after[:-1]
-    return after.size > 2 and after[0] > 1 and bool((np.diff(after) == after[0]).all())
-
-
-def _on_multiples(step_K: IntArray) -> bool:
-    """Whether evaluations stand at k, 2k, 3k, ... with k above 1; the last may stand anywhere."""
-    after = np.unique(step_K[step_K > 0], return_index=True)[0]
-    if after.size < 3 or after[0] == 1:
-        return False
-    return bool(np.all(after[:-1] % after[0] == 0))

@@ -268,6 +268,15 @@ def counts_up(cells: FloatArray) -> bool:
     ))))
 
 
+def _is_setting(cells: FloatArray | None) -> bool:
+    """Whether a column holds a few whole numbers again and again, as what stays within a run."""
+    if cells is None or not cells.size or not np.isfinite(cells).all():
+        return False
+    values = np.unique(cells, return_index=True)[0]
+    return bool(values.min() >= 1 and (values == np.floor(values)).all()
+                and values.size <= cells.size / 5)  # fmt: skip
+
+
 def _cures(
     path: Path, missing: list[str], header: list[str], settings: Settings
 ) -> Iterator[Cure]:
@@ -293,13 +302,15 @@ def _cures(
     if constants and (named := pattern_in_path(path, constants)):
         yield _by_pattern(named, "as the names seem to say")
         constants = [name for name in constants if f"{{{name}}}" not in named]
+    few = [c.strip() for c in header if c not in counters and _is_setting(cells.get(c.strip()))]
+    kept = f" (it may be {', '.join(few[:5])})" if few and constants else ""
     for name in constants:
         own = f"{name}={YOURS[name]}"
         differs = "" if wide is None else (
             f", or, where columns differ in it, put it into their names and the pattern as "
             f"{_SHORTEST[name]}{{{name}}}_"
         )
-        text = f"--set {own} if all rows share it, or --map KEY={name}{differs}"
+        text = f"--set {own} if all rows share it, or --map KEY={name}{kept}{differs}"
         yield Cure(text, ["--set", own])
     steps = [column.strip() for column in header if _UPDATES.search(column)
              or (column in counters and is_batch(column.strip()))]  # fmt: skip

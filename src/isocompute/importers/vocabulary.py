@@ -45,6 +45,8 @@ _SLIME_MEAN = re.compile(r"eval/(?P<set>[^/]{1,300})")
 _OPEN_INSTRUCT = re.compile(rf"eval/pass_at_{_K}(?P<unbiased>_unbiased)?")
 # EasyR1 0.3.2, trainer/ray_trainer.py, _validate
 _EASYR1 = re.compile(r"val/(?:reward_score|(?P<var>[^/]{1,300})_reward)")
+# rLLM (2026-08, 04f924d), trainer/unified_trainer.py, _validate_async: pass@1 is the mean over all
+_RLLM = re.compile(rf"val/(?P<set>[^/]{{1,300}})/pass@{_K}")
 # tinker-cookbook (2026-08), rl/metric_util.py: RLTestSetEvaluator, named "test" by default
 _TINKER = re.compile(r"(?P<test>test/)?env/(?P<set>[^/]{1,300})/(?:reward/total|(?P<var>correct))")
 
@@ -113,6 +115,11 @@ def column_of(key: str, seen: Iterable[str] = ()) -> Column | None:
             metric=Metric(kind="avg", variable=variable or "reward", core=variable is None),
             trainer="easyr1",
         )
+    if match := _RLLM.fullmatch(key):
+        problem_set = "" if match["set"] == "unknown" else match["set"]
+        if match["k"] == "1":
+            return _column("avg", "correct", problem_set, trainer="rllm")
+        return _column("best", "correct", problem_set, int(match["k"]), "rllm")
     if match := _TINKER.fullmatch(key):
         problem_set = "" if match["set"] == "all" else match["set"]
         return Column(

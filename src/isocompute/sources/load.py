@@ -32,7 +32,13 @@ from isocompute.importers.repetitions import (
     unsaid,
 )
 from isocompute.importers.runs import ImportedRun
-from isocompute.importers.scale import PLAIN, refuse_two_units, require_range, rescaled
+from isocompute.importers.scale import (
+    PLAIN,
+    refuse_percent,
+    refuse_two_units,
+    require_range,
+    rescaled,
+)
 from isocompute.importers.tables import tables_or_runs
 from isocompute.importers.tidy import IN_MEMORY
 from isocompute.importers.workbooks import shown
@@ -272,6 +278,8 @@ def _read(asked: _Asked) -> Found:
             error.args = (shown(str(error)),)
             raise
         return _of_split(asked, [c for _, c in found])
+    if asked.score_range == PLAIN:
+        refuse_percent(runs)
     asked.tell(note_lines([(r.name, note) for r in runs for note in (*r.notes, *r.concluded)]))
     return _of_logs(asked, runs)
 

@@ -117,7 +117,7 @@ TABLES: Mapping[str, Mapping[str, Template]] = {
             "Stop these runs there, or train on more problems."),
         "unhealthy_run": _caution(
             "A run broke while other seeds did not: {which}. Only its scores before that count.",
-            "Train it again{takes}; its entropy, KL and length show where it broke."),
+            "Train the broken run again{takes}; its entropy, KL and length show where it broke."),
         "rate_fell": _caution(
             "The learning rate fell to {left} of its peak: {which}. Scores level off as it "
             "falls, so a longer run may reach more than is said here.",

@@ -40,6 +40,8 @@ from isocompute.store import schema, seals
 from isocompute.store.database import Database
 from isocompute.store.pack import count_text, pack, unpack
 
+_KEYS = "keys"  # beside the provenance: what the log calls the scores of each series
+
 
 class ImportSummary(NamedTuple):
     """What an import wrote.
@@ -224,7 +226,7 @@ def _store(connection: sqlite3.Connection, run: ImportedRun) -> bool:
         "steps, seed, n_rows, n_errors, notes, provenance) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (run.name, run.provenance.sha256, run.problems_per_batch, run.rollouts_per_problem,
          run.steps, run.seed, run.n_rows, run.n_errors, json.dumps(run.notes),
-         json.dumps(asdict(run.provenance))),
+         json.dumps(asdict(run.provenance) | {_KEYS: [s.key for s in run.series]})),
     )
     if row.rowcount == 0:
         return False
@@ -302,7 +304,8 @@ def _loaded(database: Database) -> list[ImportedRun]:
 
 def _load(database: Database, row: tuple[Any, ...]) -> ImportedRun:
     key, name, b_p, n, steps, seed, n_rows, n_errors, notes, provenance = row
-    series: list[Series] = []
+    told, series = json.loads(provenance), list[Series]()
+    keys = [*told.get(_KEYS, ())]
     for (number, kind, samples, estimator, variable, core, problem_set, split,
          n_missing) in database.read(
         "SELECT series, kind, samples, estimator, variable, core, problem_set, split, n_missing "
@@ -317,6 +320,7 @@ def _load(database: Database, row: tuple[Any, ...]) -> ImportedRun:
             metric=Metric(kind=kind, samples=samples, estimator=estimator, variable=variable,
                           core=bool(core)),
             problem_set=problem_set, split=split, n_missing=n_missing,
+            key=keys.pop(0) if keys else "",
             step_K=np.array(column[0], np.int64), rollouts_K=np.array(column[1], np.float64),
             tokens_K=np.array(column[2], np.float64), score_K=np.array(column[3], np.float64),
         ))
@@ -333,7 +337,7 @@ def _load(database: Database, row: tuple[Any, ...]) -> ImportedRun:
     return ImportedRun(
         name=name, problems_per_batch=b_p, rollouts_per_problem=n, steps=steps, seed=seed,
         series=tuple(series), outcomes=outcomes, errors=errors, n_errors=n_errors, n_rows=n_rows,
-        notes=tuple(json.loads(notes)), provenance=_provenance(json.loads(provenance)),
+        notes=tuple(json.loads(notes)), provenance=_provenance(told),
     )
 
 

@@ -79,7 +79,7 @@ class Collector:
         self._n_points = 0
         self._drawn_by = ""  # the key of a count that B_p * n * step is held against
         self._latest: dict[tuple[str, ...], int] = {}  # of rows without any score, by their keys
-        self._trains: dict[tuple[str, ...], tuple[int, int]] = {}  # of training: its first and last
+        self._trains: dict[tuple[str, ...], list[int]] = {}  # of training: first and last step
         self._at_zero = False  # a row of step 0
         self._first: int | None = None  # the first step of rows of any shape
         self._splits: list[str] = []  # keys of rows that may say their split
@@ -220,13 +220,13 @@ class Collector:
                 if shape not in self._latest:
                     self._watch(shape, plan)
                 if shape not in self._trains and tell_of_training(shape):
-                    self._trains[shape] = step, step
+                    self._trains[shape] = [step, step]
         if (latest := self._latest.get(shape)) is not None:
             if goes_back and step <= latest:
                 self._sides.trained_again(step)
             self._latest[shape] = step
-        if (span := self._trains.get(shape)) is not None:
-            self._trains[shape] = min(span[0], step), max(span[1], step)
+        if (span := self._trains.get(shape)) is not None and not span[0] <= step <= span[1]:
+            span[step > span[1]] = step  # the first or the last
         return plan
 
     def _in_split(self, kind: Points | str, key: str, split: str) -> Points | str:

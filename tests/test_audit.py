@@ -114,7 +114,8 @@ def test_wandb_verl(tmp_path: Path, wandb: Any) -> None:
     read = offline(tmp_path)
     audit(read)
     assert read.provenance.facts == {
-        "model": "Qwen/Qwen2.5-7B", "learning_rate": "1e-06", "max_response_length": "64"}
+        "model": "Qwen/Qwen2.5-7B", "learning_rate": "1e-06", "max_response_length": "64",
+        "evaluation_samples": "4", "length_penalty": "none", "lora_rank": "0"}
 
 
 @needs_tracker

@@ -178,6 +178,10 @@ def test_what_is_pasted_says_for_how_many_processes_it_is() -> None:
         "# for one process: on N processes divide gradient_accumulation_steps by N",
         "per_device_train_batch_size=16", "gradient_accumulation_steps=512",
     ]  # fmt: skip
+    fresh = document()
+    fresh["trainer"]["trl"]["steps_per_generation"] = 2048
+    first = key_lines(with_comments(fresh)["trainer"]["trl"])[0]
+    assert first.endswith("divide gradient_accumulation_steps and steps_per_generation by N")
     assert said["openrlhf"][0] == (
         "# the data must hold 15616 prompts (B_p x M): repeat the file where it does not"
     )

@@ -94,7 +94,8 @@ def _comments(trainer: str, keys: Mapping[str, Any], document: Mapping[str, Any]
     # a plan that was read from a file may be one for several processes
     processes = int((document.get("batch_size") or 0) // max(micro * accumulated, 1)) or 1
     if processes == 1:
-        return ["for one process: on N processes divide gradient_accumulation_steps by N"]
+        each = " and steps_per_generation" * ("steps_per_generation" in keys)
+        return [f"for one process: on N processes divide gradient_accumulation_steps{each} by N"]
     return [f"for {processes} processes: {processes} x {micro} x {accumulated} completions per "
             "batch"]  # fmt: skip
 

@@ -148,8 +148,8 @@ def process_words(processes: int) -> str:
     """Whose the values are, for a sentence."""
     if processes == 1:
         return (
-            "the values are for one process, divide gradient_accumulation_steps by the number of "
-            "processes (--processes N does)"
+            "the values are for one process, divide gradient_accumulation_steps (and "
+            "steps_per_generation where it stands) by the number of processes (--processes N does)"
         )
     return f"the values are for each of {processes} processes"
 

@@ -309,3 +309,13 @@ def test_columns_that_stay_within_a_run_are_named(tmp_path: Path) -> None:
     path = write(tmp_path / "t.csv", "Lauf;Antworten;Aufgaben;Batch;Test acc\n" + "\n".join(rows))
     with pytest.raises(InputError, match="it may be Antworten, Aufgaben"):
         load_curves([str(path)])
+
+
+def test_the_last_update_is_the_largest_whatever_row_comes_last(tmp_path: Path) -> None:
+    for n in (4, 16):
+        rows = [{"step": 0, "val/acc": score(0, n)}, {"step": 8, "val/acc": score(8, n)}]
+        rows += [{"step": s, "actor/kl": 0.1} for s in (*range(3, 11), 2)]
+        lines(tmp_path / f"late_n{n}.jsonl", rows)
+    words = ["--set", "pattern=n{rollouts_per_problem}", "--set", "problems_per_batch=8",
+             "--set", "seed=1", "--map", "val/acc=avg"]  # fmt: skip
+    assert updates(tmp_path, *words) == {"late_n4": 10, "late_n16": 10}

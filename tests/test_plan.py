@@ -10,6 +10,7 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,7 @@ from isocompute.answers.around import around_source
 from isocompute.answers.backtest import Backtest
 from isocompute.answers.beside import lead_words, less_words, overtakes, passes_words
 from isocompute.answers.fit import Fit, fit_sweep
+from isocompute.answers.logged import in_logs
 from isocompute.answers.plan import plan_from_source
 from isocompute.answers.prescribe import Question, _edges
 from isocompute.answers.step_lines import checks, with_checks
@@ -823,6 +825,11 @@ def test_what_is_held_against_the_log_is_in_its_units() -> None:
     assert f"  score      {100 * d['predicted_score']:.1f} (" in "\n".join(advice_lines(percent))
 
 
+def test_a_score_is_carried_to_the_range_of_the_log() -> None:
+    of: Any = SimpleNamespace(curves=[SimpleNamespace(score_range=(-1.0, 3.0))])
+    assert [in_logs(of, score) for score in (0.0, 0.25, 1.0)] == [-1.0, 0.0, 3.0]
+
+
 def test_n_that_are_not_told_apart_are_said_first_and_which_to_take() -> None:
     luck = np.eye(3).repeat(20, axis=1) * 0.01
     fit = planted({(32, n): luck[i] for i, n in enumerate((16, 64, 256))})
@@ -834,6 +841,10 @@ def test_n_that_are_not_told_apart_are_said_first_and_which_to_take() -> None:
     assert d["verdict"]["reason"] == text(d, "n_not_told_apart")
     today = plan_budget(fit, AT, current=64).document
     assert advice_lines(today)[1].endswith("are not told apart: today's 64 may be best, too")
+    other = plan_budget(fit, AT, current=8).document["not_told_apart"]
+    assert (other["take"], other["why"]) == (16, "any")  # today's n is none of them
+    seeds = d["run_next"][0]  # they gain at most what not knowing loses
+    assert (seeds["settles"], seeds["gain"]) == ("n_not_told_apart", d["expected_regret"])
     far = plan_budget(fit, 4 * AT).document  # beyond the data: it is still what decides
     assert far["verdict"]["reason"].startswith("n = 16, 64, 256 are not told apart")
     fake: Any = fit.posterior

@@ -6,8 +6,8 @@ A planted world has n = 4 to 1,024 at one or three B_p, three seeds, 4M rollouts
 as the first runs of the world of the grid are: half of the rise takes 32 updates times
 (n + NOISE_N) rollouts a problem, larger n end higher up to `levels_at`. Noise is what seeds of the
 worlds before it had (`studies/results`): 0.013 of final score, 0.04 decades of midpoint, scores on
-300 problems four times. Trials of 20 seeds have the size of *bits, fresh*. Truth is planted in n*
-or in the score, by the claim's own unit.
+300 problems four times. Trials of 20 seeds have the size of *bits, fresh*, those of
+60 seeds draw its runs again. Truth is planted in n* or in the score, by the claim's own unit.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from pathlib import Path
 import numpy as np
 
 from isocompute.domain import Curve
+from isocompute.sources import load_curves
 from isocompute.spread import progress
 from isocompute.testing.planted import Arm, Noise, World
 from scorecard import scores
@@ -40,6 +41,9 @@ QUICK = 100  # of a test without a fit: a rate is known to 0.05
 # 15 seeds: 0.006 of final score, sampling included.
 FRESH = Noise(problems=300, samples=4, ceiling_sd=0.004, midpoint_sd=0.04)
 FRESH_SEEDS, FRESH_N = 20, (4, 8, 16, 32, 64, 128, 256)
+# The column *bits, 60 seeds*: what its rows see where the worlds are as those twenty seeds say.
+SIXTY = 60
+RESULTS = Path(__file__).parents[2] / "studies" / "results"
 
 _STEPS, _NOISE_N, _SLOPE, _FLOOR, _TOP = 32.0, 10.0, 4.0, 0.05, 0.74
 _PER_OCTAVE = 0.015  # of ceiling, below `levels_at`
@@ -255,6 +259,33 @@ def _interfere(worse: float) -> Callable[[Rng], Estimate]:
     return run
 
 
+def _drawn_again(seeds: int, configurations: Callable[[int, int], bool], rng: Rng) -> Sweep:
+    """So many seeds of *bits, fresh*: its own twenty runs, drawn with replacement."""
+    of: dict[tuple[int, int], Sweep] = {}
+    for name in ("fresh-bits", "fresh-splits-bits"):
+        for curve in load_curves([str(RESULTS / f"{name}.parquet")]):
+            if configurations(*curve.configuration):
+                of.setdefault(tuple(curve.configuration), []).append(curve)
+    return [
+        runs[i].replace(run=f"{key}-{seed}", seed=seed)
+        for key, runs in of.items() for seed, i in enumerate(rng.integers(0, len(runs), seeds))
+    ]  # fmt: skip
+
+
+def _sixty_shift(a: int, b: int) -> Callable[[Rng], Estimate]:
+    """Row 6 between two B_p, n = 4 to 256."""
+    return lambda rng: of.shift(
+        *(_drawn_again(SIXTY, lambda b_p, n, one=one: b_p == one and n <= 256, rng)  # type: ignore[misc]
+          for one in (a, b))
+    )  # fmt: skip
+
+
+def _sixty_splits(rng: Rng) -> Estimate:
+    return of.rise_at_fixed_batch(
+        _drawn_again(SIXTY, lambda b_p, n: b_p * n == 1024, rng), 1024
+    )
+
+
 THREE, ONE = (4, 16, 64), (256,)
 
 TRIALS: tuple[Trial, ...] = (
@@ -350,6 +381,13 @@ TRIALS: tuple[Trial, ...] = (
           simulations=QUICK),
     Trial(rows="47 to 52", truth="20 seeds: the same n*", expected="does not",
           kind="above", smallest=0.01, run=_one_for_both(32, 32, 0.02), simulations=QUICK),
+    Trial(rows="6", truth="60 seeds drawn from the 20 of bits, fresh: B_p = 32 and 128",
+          expected="holds", kind="above", smallest=1.0, run=_sixty_shift(128, 32),
+          simulations=QUICK),
+    Trial(rows="6", truth="60 seeds drawn from those 20: B_p = 32 twice", expected="does not",
+          kind="above", smallest=1.0, run=_sixty_shift(32, 32), simulations=QUICK),
+    Trial(rows="12", truth="60 seeds drawn from those 20, to half of the updates",
+          expected="holds", kind="above", smallest=2.0, run=_sixty_splits, simulations=QUICK),
 )  # fmt: skip
 
 

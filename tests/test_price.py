@@ -76,6 +76,19 @@ def test_rates_are_found_in_the_runs_and_lie_on_a_line_between_batches() -> None
     assert cost == {"tokens": None, "gpu_hours": pytest.approx(2), "usd": pytest.approx(4)}
 
 
+def test_others_are_priced_by_runs_that_cut_responses_where_most_do() -> None:
+    short = [curve(8, 100), curve(32, 62.5), curve(64, 40)]
+    runs = [c.replace(response_limit=1024, tokens_K=300 * c.rollouts_K) for c in short]
+    long = curve(16, 200).replace(response_limit=2048)
+    long = long.replace(tokens_K=900 * long.rollouts_K)
+    alone, beside = priced(runs, Rates()), priced([*runs, long], Rates())
+    for other in (Configuration(32, 16), Configuration(8, 8), Configuration(16, 128)):
+        assert beside.of(other).rollouts_per_gpu_hour == alone.of(other).rollouts_per_gpu_hour
+        assert beside.of(other).tokens_per_rollout == pytest.approx(300)
+    itself = beside.of(long.configuration)
+    assert (itself.rollouts_per_gpu_hour, itself.tokens_per_rollout) == pytest.approx((500, 900))
+
+
 def test_a_rate_that_is_given_holds_for_all() -> None:
     price = priced([curve(8, 100), curve(32, 50)], Rates(rollouts_per_gpu_hour=700.0))
     assert price.speeds == {}

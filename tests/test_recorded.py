@@ -9,7 +9,7 @@ import pytest
 
 from isocompute.allocation import Budget
 from isocompute.answers import plan_from_source
-from isocompute.answers.around import recorded_recipe, scaling_of
+from isocompute.answers.around import recorded_recipe, response_limit, scaling_of
 from isocompute.answers.plan import plan_budget
 from isocompute.domain import Configuration, Curve
 from isocompute.importers import load_tidy
@@ -114,6 +114,24 @@ def test_a_plan_of_runs_that_record_their_recipe_assumes_nothing() -> None:
     assert asked["learning_rate"] == 3e-6
 
 
+def test_responses_are_cut_where_the_runs_of_this_n_were() -> None:
+    fit = planted()
+    for c in fit.curves:
+        vars(c)["response_limit"] = 2048 if c.rollouts_per_problem == 16 else 1024
+    keys = {"trl": "max_completion_length", "verl": "data.max_response_length"}
+    for recorded in ({}, {"learning_rate": 3e-6}):
+        for c in fit.curves:
+            vars(c)["recorded"] = recorded
+        d = plan_budget(fit, AT).document
+        assert d["rollouts_per_problem"] != 16
+        for trainer, key in keys.items():
+            assert d["trainer"][trainer][key] == 1024
+            assert "response_tokens" not in d["trainer_not_set"][trainer]
+    assert response_limit(fit.curves, Configuration(64, 16)) == 2048
+    assert response_limit(fit.curves, Configuration(64, 3)) == 1024
+    assert response_limit([run(SMALL)], SMALL) is None
+
+
 def test_the_shipped_grid_knows_its_difficulty_and_whose_it_is() -> None:
     for name, kl in (("hard", 0.0), ("easy", 1e-3), ("hard-joint", 0.0)):
         d = plan_from_source(
@@ -151,7 +169,7 @@ def test_words_of_trainers(config: dict[str, object], found: dict[str, str]) -> 
 
 
 def test_only_numbers_of_known_words_count() -> None:
-    facts = {"learning_rate": "2e-06", "temperature": "low", "kl_coef": "nan", "model": "7"}
+    facts = {"learning_rate": "2e-06", "temperature": "low", "kl_coef": "nan", "colour": "7"}
     assert recorded_said(facts) == {"learning_rate": 2e-6}
 
 

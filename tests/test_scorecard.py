@@ -423,8 +423,9 @@ def test_a_column_that_lacks_an_arm_says_so(tmp_path):
 
 def test_the_columns_of_the_page_are_there():
     names = [column.name for column in evidence.columns()]
-    assert names[:3] == ["qwen7b", "grid", "bits"]
-    bits = evidence.columns()[2]
+    assert names[:4] == ["qwen7b", "grid", "grid_fresh", "bits"]
+    fresh, bits = evidence.columns()[2:4]
+    assert {c.seed for c in fresh.sweep("hard_on_easy", on="very_easy")} == {10, 11, 12}
     assert {c.problems_per_batch for c in bits.sweep("easy")} == {64}
     assert {c.problems_per_batch for c in bits.sweep("easy_all")} == {16, 64}
     assert {c.rollouts_per_problem for c in bits.sweep("n64")} == {64}
@@ -514,9 +515,11 @@ def test_a_cell_says_its_verdict_what_it_rests_on_and_what_is_next():
     assert partial.what_next() == "5 of 27 planned runs are there"
     unsure = page.judge(claim(kind="within"), column)
     # The line lies at 2, 1 from the estimate; half-width 2: four times the seeds, nine more.
-    assert unsure.what_next() == "about 12 seeds: 18M rollouts more, 18 core hours"
+    assert unsure.what_next() == "at least 12 seeds: 18M rollouts more, 18 core hours"
+    of_scores = page.judge(claim(kind="within", unit="score"), column)
+    assert of_scores.what_next() == "about 12 seeds: 18M rollouts more, 18 core hours"
     at_end = Estimate(0.0, -math.inf, 4.0, 3, 6e6, "a bound", (128,))
-    bits = evidence.columns()[2]  # runs of 262,144 rollouts at 16 CPU seconds a million
+    bits = evidence.columns()[3]  # runs of 262,144 rollouts at 16 CPU seconds a million
     bound = replace(sure, column=bits, found=at_end)
     assert bound.short == "open 0.0 [..., 4.0]"
     assert bound.what_next() == "a bound; add n = 128: 786k rollouts more, 0.0035 core hours"

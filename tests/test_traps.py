@@ -18,9 +18,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from isocompute.answers.confounds import confounds
 from isocompute.cli import main
 from isocompute.errors import InputError
-from isocompute.importers import convert_runs, read_log, read_logs, settings_from, to_curves
+from isocompute.importers import (
+    convert_runs,
+    load_settings,
+    read_log,
+    read_logs,
+    settings_from,
+    to_curves,
+)
 from isocompute.importers.runs import UnclearError
 from isocompute.sources import load_curves
 from layouts import mlflow_database, trl_params
@@ -519,6 +527,57 @@ def test_runs_that_differ_in_more_than_their_seed_are_not_averaged(
     assert len(load_curves(tmp_path, where=[f"{name}=*"])) == 2
     with pytest.raises(InputError, match="a selection of logs must name one of run, .*model"):
         load_curves(tmp_path, where=["colour=red"])
+
+
+@pytest.mark.parametrize(("name", "key", "values"), [
+    ("model", "model_name_or_path", ("Qwen-1.5B", "Qwen-7B")),
+    ("max_response_length", "max_completion_length", (512, 1024)),
+])
+def test_what_was_kept_together_and_follows_n_is_said(
+    tmp_path: Path, name: str, key: str, values: tuple[object, object]
+) -> None:
+    mlflow_database(tmp_path / "mlflow.db", {
+        f"n{n}": (trl_params(n, **{key: values[n == 8]}), [
+            ("eval_reward", step, 0.2 + step * n / 500, step) for step in range(12)])
+        for n in (4, 8, 16)
+    })
+    (said,) = confounds(load_curves(tmp_path, where=[f"{name}=*"]))
+    assert said.code == "settings_follow_n"
+    assert f"{name} was {values[0]} at n = 4, 16 and {values[1]} at n = 8" in said.text
+    assert not list(confounds(load_curves(tmp_path, where=[f"{name}={values[0]}"])))
+
+
+def test_a_score_of_one_s_own_is_named_and_never_passed_over(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    mlflow_database(tmp_path / "mlflow.db", {
+        f"n{n}": (trl_params(n), [
+            row for step in range(12) for row in (
+                ("eval_reward", step, 0.2 + step * n / 500, step),
+                ("eval_holdout_acc", step, 0.1 + step * n / 500, step))])
+        for n in (4, 8)
+    })
+    source = str(tmp_path)
+    told: list[str] = []
+    load_curves(source, say=told.append)
+    assert any("not read: eval_holdout_acc" in line for line in told)
+    assert main(["import", source, "--preview"]) == 0
+    assert "Not read: eval_holdout_acc, which may be the score" in capsys.readouterr().out
+    own = load_settings([], ["eval_holdout_acc=own"])
+    with pytest.raises(InputError, match="one metric must be chosen.*own; add --metric own"):
+        load_curves(source, settings=own)
+    assert {c.score_K[0] for c in load_curves(source, settings=own, metric="own")} == {0.1}
+    assert {c.score_K[0] for c in load_curves(source, settings=own, metric="avg")} == {0.2}
+    assert main(["import", source, "-o", str(tmp_path / "kept"), "--map",
+                 "eval_holdout_acc=own"]) == 0
+    with pytest.raises(InputError, match="one metric must be chosen.*own; add --metric own"):
+        load_curves(str(tmp_path / "kept"))
+    tidy = table(tmp_path / "t.csv", [
+        {"problems_per_batch": 8, "rollouts_per_problem": 4, "rollouts": 32 * k, "score": k / 99,
+         "metric": metric} for k in range(1, 9) for metric in ("avg@4", "mine", "best@4")])
+    with pytest.raises(InputError, match="must hold one metric, but hold"):
+        load_curves(tidy)
+    assert len(load_curves(tidy, metric="mine")) == 1
 
 
 def test_a_learning_rate_may_follow_the_batch(tmp_path: Path) -> None:

@@ -41,6 +41,8 @@ TRAINED = (
     "gae_gamma", "gae_lambda", "value_learning_rate", "value_clip",
     "evaluation_temperature", "evaluation_top_p", "evaluation_samples",
 )  # fmt: skip
+# What makes other runs of them, named as logs do: no recipe sets it.
+SHARED = ("model", "max_response_length", "train_set")
 # Estimators of advantages of verl 0.9.1 (ppo/core_algos.py); any other objective is a loss.
 ADVANTAGES = (
     "grpo", "ppo", "reinforce_plus_plus", "reinforce_plus_plus_baseline", "remax", "rloo", "opo",

@@ -126,6 +126,14 @@ def known_words(d: Mapping[str, Any]) -> list[str] | None:
     return [*d["recorded"], *d.get("asked", ())]
 
 
+def response_limit(curves: Sequence[Curve], chosen: Configuration) -> int | None:
+    """Tokens at which responses were cut: in the runs of this n, else in most runs."""
+    n = chosen.rollouts_per_problem
+    own = [c.response_limit for c in curves if c.rollouts_per_problem == n and c.response_limit]
+    limits = own or sorted(c.response_limit for c in curves if c.response_limit)
+    return max(limits, key=limits.count, default=None)
+
+
 def recorded_recipe(
     curves: Sequence[Curve], usual: Recipe, chosen: Configuration, *, keep: Sequence[str] = ()
 ) -> Recorded:

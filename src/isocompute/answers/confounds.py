@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
 from isocompute.domain import Curve, Notice, notice
-from isocompute.recipe import RECORDED, TRAINED
+from isocompute.recipe import RECORDED, SHARED, TRAINED
 
 Value = float | str
 
@@ -20,7 +20,7 @@ def settings_by_n(curves: Sequence[Curve]) -> dict[str, dict[int, set[Value]]]:
     """Word -> n -> its values, for the settings that no value gives to all n that say one."""
     found: dict[str, dict[int, set[Value]]] = defaultdict(lambda: defaultdict(set))
     for c in curves:
-        for word in (*RECORDED, *TRAINED):
+        for word in (*SHARED, *RECORDED, *TRAINED):
             if word not in APART and word in c.recorded:
                 found[word][c.rollouts_per_problem].add(c.recorded[word])
     return {word: dict(of) for word, of in found.items() if not set.intersection(*of.values())}

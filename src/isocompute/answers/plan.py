@@ -9,7 +9,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Unpack
 
 from isocompute.allocation import Allocation, Budget, Rates
-from isocompute.answers.around import PUBLISHED_MODEL, around_source, known_words, trained_with
+from isocompute.answers.around import (
+    PUBLISHED_MODEL,
+    around_source,
+    known_words,
+    response_limit,
+    trained_with,
+)
 from isocompute.answers.assumed import assumptions
 from isocompute.answers.beside import (
     PARTS,
@@ -287,9 +293,12 @@ def _answer(q: Question) -> Plan:
     notices = [priced_remedy(one, q.price) for one in notices]
     known = known_words(whose)
     micro = max((c.micro_batch for c in fit.curves if c.micro_batch), default=None)
-    said = whose.pop("said", {})
-    settings = {name: trainer_settings(name, a, recipe, known=known, micro_batch=micro, said=said)
-                for name in TRAINERS}  # fmt: skip
+    said, limit = whose.pop("said", {}), response_limit(fit.curves, chosen)
+    settings = {
+        name: trainer_settings(name, a, recipe, known=known, micro_batch=micro, said=said,
+                               response_tokens=limit)
+        for name in TRAINERS
+    }  # fmt: skip
     printed = printed_law(q.source.split("[")[0])
     reach = min(bought, 2 * fit.trained())
     document = {

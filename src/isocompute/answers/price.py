@@ -54,6 +54,8 @@ class Price:
     runs: Mapping[Configuration, Sequence[float]] = field(default_factory=dict)  # hours of each
     clocked: bool = False  # times hold evaluations and checkpoints
     one_rate: bool = False  # every configuration costs as the one in the middle
+    # Measured ones that cut responses where most do: by them others are priced.
+    usual: frozenset[Configuration] = frozenset()
 
     def of(
         self, *which: Configuration, rollouts: float | None = None, low: bool = False
@@ -87,13 +89,16 @@ class Price:
             known = known or {o: 1 / speed for o, speed in self.speeds.items()}
         if not known:
             return usual
+        if c in known and not self.one_rate:
+            return known[c]
+        known = {o: each for o, each in known.items() if o in self.usual} or known
         if c is None or self.one_rate:
             return median(known.values())
         if unit == "tokens":  # at another B_p as at this n, else the usual ones
             n = c.rollouts_per_problem
             same = [t for o, t in known.items() if o.rollouts_per_problem == n]
-            return known.get(c, median(same or known.values()))
-        return known.get(c) or 1 / _speed_at({o: 1 / h for o, h in known.items()}, c.batch_size)
+            return median(same or known.values())
+        return 1 / _speed_at({o: 1 / h for o, h in known.items()}, c.batch_size)
 
     def buys(self, budget: Budget, c: Configuration | None = None) -> float:
         """Rollouts of a configuration (None: of any) that a budget pays for, at the upper end.
@@ -292,8 +297,16 @@ def priced(curves: Sequence[Curve], rates: Rates, origin: Mapping[str, str] | No
         start=median(starts) if starts else None,
         runs=_of_runs(curves, "gpu-hours") if speeds else {},
         spent={unit: lines(curves, unit) for unit, found in measured.items() if found},
-        clocked=bool(speeds) and any(c.clocked for c in curves),
+        clocked=bool(speeds) and any(c.clocked for c in curves), usual=_alike(curves),
     )  # fmt: skip
+
+
+def _alike(curves: Sequence[Curve]) -> frozenset[Configuration]:
+    """Configurations whose runs cut responses where most of them do; of equals the shorter."""
+    of = {c.configuration: c.response_limit or 0 for c in curves}
+    limits = sorted(of.values())
+    most = max(limits, key=limits.count, default=0)
+    return frozenset(c for c, limit in of.items() if limit == most)
 
 
 def timed(curves: Sequence[Curve], rates: Rates) -> list[Curve]:

@@ -217,6 +217,7 @@ def preview_lines(
 
 def _read_lines(runs: Sequence[ImportedRun]) -> list[str]:
     from isocompute.importers.convert import rate_beside_reward
+    from isocompute.importers.scored import unread_lines
 
     wanted = rate_beside_reward(runs)  # the score that a fit would ask for
     scored = [run for run in runs if run.series] or runs
@@ -252,6 +253,7 @@ def _read_lines(runs: Sequence[ImportedRun]) -> list[str]:
         alike[0] + (f" ({len(alike)} runs alike)" if len(alike) > 1 else "")
         for alike in inferred.values()
     ])
+    lines += [line[0].upper() + line[1:] for line in unread_lines(runs)]
     unread = list(dict.fromkeys(key for run in runs for key in run.provenance.unread))
     if unread and not any(s.split == "validation" for run in runs for s in run.series):
         lines += _section("Keys that were not read:", unread)

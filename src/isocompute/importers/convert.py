@@ -27,15 +27,15 @@ from isocompute.importers.scored import (
     likely_scores,
     mapped,
     scores_unread,
+    unread_lines,
 )
 from isocompute.importers.steps import ASSUMED
 from isocompute.importers.taught import groups_of
 from isocompute.importers.timing import gpu_hours
-from isocompute.importers.vocabulary import column_of
+from isocompute.importers.vocabulary import column_of, is_own
 
 _REWARDS = ("reward", "rewards", "score")  # what trainers call the whole of them
 _NAMED = 3  # keys
-_ALL = "all"  # problem sets
 _MEAN = re.compile(r"avg(?:@[0-9]+)?(:.+)?")
 _RATE = re.compile("acc|correct|solve|success|exact", re.I)  # variables that are success rates
 
@@ -71,7 +71,8 @@ def to_curves(
             f"(the first, {name!r}: {reason}); check the logs."
         )
     if say is not None:
-        for line in note_lines((name, f"left out: {why}") for name, why in conversion.excluded):
+        left = note_lines((name, f"left out: {why}") for name, why in conversion.excluded)
+        for line in (*left, *unread_lines(runs)):
             say(line)
     return conversion.curves
 
@@ -96,19 +97,6 @@ def pooled(
     if say is not None:
         say(_pooled_line(labels))
     return [c.replace(metric=mean) for c in curves]
-
-
-def of_one_set(curves: list[Curve]) -> list[Curve]:
-    """Curves without those of `all` problem sets (SkyRL's) where one set alone is all of them."""
-    named = {(_but_set(c), c.score_K.tobytes(), c.rollouts_K.tobytes()) for c in curves
-             if c.problem_set != _ALL}  # fmt: skip
-    return [c for c in curves if c.problem_set != _ALL or (
-        (_but_set(c), c.score_K.tobytes(), c.rollouts_K.tobytes()) not in named
-    )]  # fmt: skip
-
-
-def _but_set(c: Curve) -> tuple[object, ...]:
-    return c.problems_per_batch, c.rollouts_per_problem, c.run, c.seed, c.metric, c.split
 
 
 def _any_k(label: str) -> str | None:
@@ -259,7 +247,7 @@ def _label(
         return metric
     if len(labels) == 1:
         return labels[0]
-    means = [name for name in labels if _any_k(name) == "avg"]
+    means = [name for name in labels if _any_k(name) == "avg" or is_own(name)]
     if len(means) == 1:
         return means[0]
     if {_any_k(name) for name in labels} == {_any_k(labels[0])} != {None}:
@@ -267,12 +255,13 @@ def _label(
     of_run = Counter(
         (id(run), s.problem_set, s.split) for run, s in chosen if s.metric.label in means
     )
-    if means and max(of_run.values()) == 1:  # runs differ in k alone
+    one_each = means and max(of_run.values()) == 1 and not any(map(is_own, means))
+    if one_each:  # runs differ in k alone
         return str(_any_k(means[0]))
+    first = min(means or labels, key=lambda name: not is_own(name))
     raise InputError(
-        f"one metric must be chosen, but the log holds {', '.join(labels)}; "
-        f"add --metric {(means or labels)[0]}.",
-        options=("--metric", "METRIC"), trial=("--metric", (means or labels)[0]),
+        f"one metric must be chosen, but the log holds {', '.join(labels)}; add --metric {first}.",
+        options=("--metric", "METRIC"), trial=("--metric", first),
     )
 
 

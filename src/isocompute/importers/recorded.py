@@ -20,7 +20,7 @@ from isocompute.errors import InputError
 from isocompute.importers.reading import number
 from isocompute.importers.table import FloatArray, numbers_of
 from isocompute.importers.trained import trained_of
-from isocompute.recipe import RECORDED, TRAINED
+from isocompute.recipe import RECORDED, SHARED, TRAINED
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -124,13 +124,13 @@ def recorded_said(facts: Mapping[str, str]) -> dict[str, float | str]:
     """What a run's facts say of how it was trained: numbers, and text where a word may be that.
 
     >>> recorded_said({"model": "Qwen", "learning_rate": "1e-06", "temperature": "low"})
-    {'learning_rate': 1e-06}
+    {'learning_rate': 1e-06, 'model': 'Qwen'}
     >>> recorded_said({"objective": "rloo", "lora_rank": "32"})
     {'lora_rank': 32.0, 'objective': 'rloo'}
     """
-    said = {word: number(facts.get(word)) for word in (*RECORDED, *TRAINED)}
+    said = {word: number(facts.get(word)) for word in (*SHARED, *RECORDED, *TRAINED)}
     known = {word: v for word, v in said.items() if v is not None and math.isfinite(v)}
-    return {**known, **{word: facts[word] for word in TRAINED
+    return {**known, **{word: facts[word] for word in (*SHARED, *TRAINED)
                         if word in facts and word not in known}}  # fmt: skip
 
 

@@ -182,6 +182,16 @@ def scores_unread(run: ImportedRun, most: int = 5) -> list[str]:
     return found
 
 
+def unread_lines(runs: Sequence[ImportedRun]) -> list[str]:
+    """A line where runs with a held-out score log another that nobody asked for, a rate."""
+    keys = dict.fromkeys(
+        key for run in runs if any(s.split == "validation" for s in run.series)
+        for key in scores_unread(run) if is_rate(key)
+    )  # fmt: skip
+    return [f"not read: {key}, which may be the score that you follow; {mapping(key, 'own')} reads "
+            "it, and fit and plan take it with --metric own" for key in keys]  # fmt: skip
+
+
 def is_rate(key: str) -> bool:
     """Whether a key seems to hold a share of successes.
 

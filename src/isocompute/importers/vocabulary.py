@@ -347,3 +347,12 @@ def axis_of(key: str, seen: Mapping[str, object], defined: Mapping[str, str]) ->
             if own in seen:
                 return own
     return next((k for k in STEP_KEYS if k in seen and not k.startswith("eval/")), None)
+
+
+def is_own(label: str) -> bool:
+    """Whether a metric is none of the trainers' estimators, but a score that somebody named.
+
+    >>> [is_own(label) for label in ("holdout", "avg@4", "avg:accuracy", "best@4", "")]
+    [True, False, False, False, False]
+    """
+    return label != "" and re.match(r"(avg|best|worst|maj)\b", label) is None

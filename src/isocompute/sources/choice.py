@@ -7,13 +7,13 @@ from collections.abc import Sequence
 
 from isocompute.domain import Curve
 from isocompute.errors import InputError
-from isocompute.importers.vocabulary import column_of
+from isocompute.importers.vocabulary import column_of, is_own
 from isocompute.metrics import parse_metric
 from isocompute.store import arms
 
 
 def metric_of(curves: Sequence[Curve], metric: str | None) -> str | None:
-    """The metric meant: as named, or the only mean among several."""
+    """The metric meant: as named, or the only mean, or score of one's own, among several."""
     labels = {c.metric for c in curves}
     if metric == "score" and "" in labels:
         return ""  # a table that names no metric
@@ -30,7 +30,7 @@ def metric_of(curves: Sequence[Curve], metric: str | None) -> str | None:
         # Columns `best` and `worst` of a table are over as many samples as its mean.
         return asked.kind if f"avg@{asked.k}" in labels and asked.kind in labels else metric
     if metric is None and len(labels) > 1:
-        means = [name for name in labels if re.fullmatch(r"avg@\d+|avg|score|", name)]
+        means = [name for name in labels if re.fullmatch(r"avg@\d+|avg|", name) or is_own(name)]
         return means[0] if len(means) == 1 else None
     return metric
 

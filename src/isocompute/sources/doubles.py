@@ -1,4 +1,4 @@
-"""One run in two sources counts once.
+"""One run in two sources counts once, and so does one problem set under two names.
 
 Shape legend: K points of one curve.
 """
@@ -12,6 +12,7 @@ import numpy as np
 from isocompute.domain import Curve
 from isocompute.importers.shared import ENOUGH
 
+_ALL = "all"  # problem sets
 
 def without_doubles(sources: Sequence[Sequence[Curve]]) -> tuple[list[Curve], list[str]]:
     """Curves of several sources, each run once, and what was left out: one line each."""
@@ -44,3 +45,16 @@ def _twin(curve: Curve, others: Sequence[Curve]) -> Curve | None:
         if np.allclose(x_K, y_K, rtol=1e-5, atol=1e-7) and np.unique(x_K).size >= ENOUGH:
             return other
     return None
+
+
+def of_one_set(curves: list[Curve]) -> list[Curve]:
+    """Curves without those of `all` problem sets (SkyRL's) where one set alone is all of them."""
+    named = {(_but_set(c), c.score_K.tobytes(), c.rollouts_K.tobytes()) for c in curves
+             if c.problem_set != _ALL}  # fmt: skip
+    return [c for c in curves if c.problem_set != _ALL or (
+        (_but_set(c), c.score_K.tobytes(), c.rollouts_K.tobytes()) not in named
+    )]  # fmt: skip
+
+
+def _but_set(c: Curve) -> tuple[object, ...]:
+    return c.problems_per_batch, c.rollouts_per_problem, c.run, c.seed, c.metric, c.split

@@ -19,7 +19,7 @@ from isocompute.importers import (
     load_tidy,
     settings_from,
 )
-from isocompute.importers.convert import note_lines, of_one_set, pooled, to_curves
+from isocompute.importers.convert import note_lines, pooled, to_curves
 from isocompute.importers.meanings import SPLITS
 from isocompute.importers.names import with_seeds
 from isocompute.importers.questions import answered, asked_at_once
@@ -43,7 +43,7 @@ from isocompute.importers.tables import tables_or_runs
 from isocompute.importers.tidy import IN_MEMORY
 from isocompute.importers.workbooks import shown
 from isocompute.sources.choice import metric_of, one_of
-from isocompute.sources.doubles import without_doubles
+from isocompute.sources.doubles import of_one_set, without_doubles
 from isocompute.sources.grid import GRID, load_grid
 from isocompute.sources.studies import Found, is_study, study_curves
 from isocompute.store import Store, arms

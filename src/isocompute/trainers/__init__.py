@@ -20,7 +20,7 @@ from isocompute.errors import InputError
 from isocompute.recipe import Recipe
 from isocompute.trainers import others, trl, verl
 from isocompute.trainers.paste import Keys, key_lines, on_processes, with_comments
-from isocompute.trainers.rows import ALWAYS, PLAN, Asked, Row, not_set
+from isocompute.trainers.rows import ALWAYS, OPEN, PLAN, Asked, Row, not_set
 from isocompute.trainers.verl import schedule_in_verl, updates_in_verl
 
 __all__ = [
@@ -213,7 +213,7 @@ def trainer_settings(
 
 
 def _is_known(row: Row, known: Collection[str] | None) -> bool:
-    return known is None or row.word in (PLAN, *ALWAYS, *known)
+    return known is None or row.word in (PLAN, *ALWAYS, *OPEN, *known)
 
 
 def read_allocation(trainer: str, keys: Mapping[str, Any], *, processes: int = 1) -> Allocation:

@@ -17,7 +17,7 @@ from isocompute.recipe import Recipe
 MANY_EPOCHS = 1_000_000
 
 Keys = dict[str, Any]
-_OPEN = ("seed", "response_tokens")  # a plan leaves them open
+OPEN = ("seed", "response_tokens")  # a plan leaves them open
 # What every trainer does that is not told otherwise; how often a problem is sampled for a score
 # trains nothing.
 _OFF: Mapping[str, Any] = {
@@ -147,7 +147,7 @@ def not_set(
     # off is what every trainer does that is not told of a filter, a subset or a cap
     off = {"zero_variance_filter": "none", "gradient_rollouts": None, "importance_cap": None}
     if known is not None:  # what no log holds is not asked for
-        left = {word: value for word, value in left.items() if word in (*known, *_OPEN)}
+        left = {word: value for word, value in left.items() if word in (*known, *OPEN)}
     return tuple(
         word if value is None else f"{word}={value:.6g}" if isinstance(value, float)
         else f"{word}={value}"

@@ -314,7 +314,7 @@ def picture(table: Sequence[Sequence[Cell]]) -> Figure:
     """The matrix of verdicts."""
     columns = [cell.column for cell in table[0]]
     height = 0.235 * (len(table) + len({c.group for c in CLAIMS})) + 1.0
-    figure = Figure(figsize=(12.5, height), layout="constrained")
+    figure = Figure(figsize=(4.2 + 1.25 * len(columns), height), layout="constrained")
     axes = figure.subplots()
     y, ticks = 0.0, []
     group = ""

@@ -423,6 +423,20 @@ def test_the_rate_of_the_study_file_comes_before_its_runs(tmp_path: Path) -> Non
     assert d["budget_rollouts"] == pytest.approx(1e6)
 
 
+def test_rates_by_batch_of_a_designed_study_give_way_to_its_own_runs(tmp_path: Path) -> None:
+    source = study(tmp_path, """rates:
+  rollouts_per_gpu_hour: 1000
+  usd_per_gpu_hour: 3
+  by_batch: [{problems_per_batch: 4, rollouts_per_problem: 4, rollouts_per_gpu_hour: 900}]""")
+    fit = fit_sweep(sweep_with_times({n: 40.0 * n for n in N}))
+    d = plan_from_source(source, budget=Budget(amount=3000.0, unit="usd"), fit=fit).document
+    said = d["cost"]["source"]
+    assert said["rollouts_per_gpu_hour"]["from"] == "sweep"
+    own = 40.0 * d["rollouts_per_problem"]
+    assert said["rollouts_per_gpu_hour"]["value"] == pytest.approx(own, rel=0.01)
+    assert said["usd_per_gpu_hour"] == {"value": 3, "from": "study"}
+
+
 def test_a_budget_that_is_paid_is_planned_by_what_is_paid() -> None:
     runs, hours = [curve(8, 100), curve(32, 50)], Budget(amount=10.0, unit="gpu_hours")
     assert unit_paid_in(hours, Rates(), runs) == "gpu-hours"

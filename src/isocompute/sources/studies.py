@@ -199,7 +199,7 @@ class StudyFacts(NamedTuple):
     recipes: Sequence[Recipe] = ()  # the different ones
     file: str | None = None  # that extends the study; None: nothing of isocompute adds to the runs
     problems: int | None = None  # of their largest training set
-    rates: Mapping[str, float] = {}  # what the study file says of costs
+    rates: Mapping[str, Any] = {}  # what the study file says of costs
     response_limit: int | None = None  # tokens at which responses are cut, where it says so
 
 
@@ -236,7 +236,13 @@ def stored_recipe(record: Mapping[str, Any]) -> Recipe:
 
 
 def with_study_rates(source: str | None, rates: Rates) -> Rates:
-    """Fill the rates that nobody gave from the study file of a study folder."""
+    """Fill the rates that nobody gave from the study file of a study folder.
+
+    Rates by batch are those of earlier runs: what the study's own runs take says more of its
+    batches than their mean does.
+    """
     known = study_facts(source).rates if source else {}
+    if known.get("by_batch"):
+        known = {"usd_per_gpu_hour": known.get("usd_per_gpu_hour")}
     missing = {f.name: known.get(f.name) for f in fields(rates) if getattr(rates, f.name) is None}
     return replace(rates, **missing)

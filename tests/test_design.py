@@ -121,12 +121,13 @@ def test_no_sweep_is_the_answer_where_it_can_tell_nothing(monkeypatch: Any) -> N
         "loss": 0.0, "standard_error": 0.0, "rollouts_per_problem": 8,
     }  # fmt: skip
     # From 1,024 rollouts on three evaluations an octave, 36 up to 4M, and one before the first
-    # update: of 300 problems, 4 answers each, they are paid first. An update takes 128.
+    # update and at the end: of 300 problems, 4 answers each, they are paid first. An update takes
+    # 128.
     final = d["final"]
-    assert (final["rollouts_per_problem"], final["evaluation_rollouts"]) == (8, 37 * 1200)
-    assert final["rollouts"] == (4_000_000 - 37 * 1200) // 128 * 128
+    assert (final["rollouts_per_problem"], final["evaluation_rollouts"]) == (8, 38 * 1200)
+    assert final["rollouts"] == (4_000_000 - 38 * 1200) // 128 * 128
     assert [one["code"] for one in d["notices"]] == ["no_sweep"]
-    first = "No sweep: run 16 problems x 8 rollouts x 30,903 steps   (3.96M rollouts)"
+    first = "No sweep: run 16 problems x 8 rollouts x 30,893 steps   (3.95M rollouts)"
     assert design_lines(d)[0] == first
     assert "As good" not in " ".join(design_lines(d))
     # The prior is of another model: one number says what a guess loses, the one that was found.
@@ -149,7 +150,7 @@ def test_no_sweep_is_the_answer_where_it_can_tell_nothing(monkeypatch: Any) -> N
     (sweep, *_), d = design_sweep(ALIKE, Asked(limits=tight, draws=DRAWS))
     kept = 4e5 - sweep.rollouts - sweep.evaluations
     full, left = (
-        0.3 + 0.4 / (1 + np.exp(-3 * (np.log10(c - 1200 * (2 + int(3 * np.log2(c / 1024)))) - 4.5)))
+        0.3 + 0.4 / (1 + np.exp(-3 * (np.log10(c - 1200 * (3 + int(3 * np.log2(c / 1024)))) - 4.5)))
         for c in (4e5, kept)
     )
     assert d["worth"]["after"]["loss"] == pytest.approx(full - left, abs=2e-4)

@@ -777,7 +777,8 @@ def test_a_refused_budget_comes_with_one_that_would_do() -> None:
 
 def test_which_n_may_be_best_is_said_of_the_budget_of_the_plan() -> None:
     """Three n lead in a third of the draws each at the budget, whatever the fit said of its own."""
-    of_the_fit = notice("n_not_told_apart", at=5e6, unit="rollouts", which=[16, 64], good="16")
+    of_the_fit = notice("n_not_told_apart", at=5e6, unit="rollouts", which=[16, 64], good="16",
+                        all_of_them="both")  # fmt: skip
     luck = np.eye(3).repeat(20, axis=1) * 0.01
     fit = planted({(32, n): luck[i] for i, n in enumerate((16, 64, 256))}, notices=[of_the_fit])
     d = plan_budget(fit, AT).document
@@ -835,12 +836,18 @@ def test_n_that_are_not_told_apart_are_said_first_and_which_to_take() -> None:
     fit = planted({(32, n): luck[i] for i, n in enumerate((16, 64, 256))})
     d = plan_budget(fit, AT).document
     assert d["not_told_apart"] == {
-        "rollouts_per_problem": [16, 64, 256], "take": 16, "why": "any"}  # fmt: skip
+        "rollouts_per_problem": [16, 64, 256], "take": 16, "other": None, "why": "any",
+    }  # fmt: skip
+    (remedy,) = [one["remedy"] for one in d["notices"] if one["code"] == "n_not_told_apart"]
+    assert remedy == "Take n = 16, or train two more seeds of all 3 n (6M rollouts)."
     lines = advice_lines(d)
     assert lines[1] == "  n          16, 64 and 256 are not told apart: any of them may be best"
     assert d["verdict"]["reason"] == text(d, "n_not_told_apart")
     today = plan_budget(fit, AT, current=64).document
     assert advice_lines(today)[1].endswith("are not told apart: today's 64 may be best, too")
+    # Who follows JSON runs what the first line says.
+    assert today["rollouts_per_problem"] == today["not_told_apart"]["take"] == 16
+    assert today["not_told_apart"]["other"] == 64
     other = plan_budget(fit, AT, current=8).document["not_told_apart"]
     assert (other["take"], other["why"]) == (16, "any")  # today's n is none of them
     seeds = d["run_next"][0]  # they gain at most what not knowing loses
@@ -852,7 +859,7 @@ def test_n_that_are_not_told_apart_are_said_first_and_which_to_take() -> None:
     fake.curves = tuple(
         c.replace(gpu_hours_K=hours[c.rollouts_per_problem] * c.rollouts_K) for c in fake.curves)
     fast = plan_budget(fit, AT).document
-    assert fast["not_told_apart"]["take"] == 256
+    assert (fast["not_told_apart"]["take"], fast["not_told_apart"]["other"]) == (16, 256)
     assert advice_lines(fast)[1].endswith(": n = 256 is the cheapest")
     assert plan_budget(planted(), AT).document["not_told_apart"] is None
     many = {**today["not_told_apart"], "rollouts_per_problem": [2**i for i in range(3, 12)]}

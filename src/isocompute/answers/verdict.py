@@ -164,8 +164,10 @@ def open_choice(
     end = min(at, fit.support[1])
     trains = {c: 2 * fit.buys(c, end) for c in at_their_best(fit, contended, at)}
     either = " or ".join(map(str, good))
+    # Behind "take n = 16 or 32" the word "each" would be read as these two.
+    every = "both" if len(contended) == 2 else f"all {len(contended)} n"
     return [notice("n_not_told_apart", trains=trains, which=list(contended), good=either, at=at,
-                   unit=fit.unit)]  # fmt: skip
+                   unit=fit.unit, all_of_them=every)]  # fmt: skip
 
 
 def unbounded(fit: Reading) -> list[Configuration]:

@@ -540,6 +540,54 @@ def test_on_its_way_a_plan_names_the_score_to_expect() -> None:
     assert f"  stop if    {said}" in "\n".join(advice_lines(d))
 
 
+def test_a_run_is_stopped_at_a_step_at_which_it_is_evaluated() -> None:
+    fit = planted(surface=steeper)
+    plain = plan_budget(fit, 4 * AT).document["check"]
+    fake: Any = fit.posterior
+    every = [11 * k for k in range(12)]
+
+    def logged_at(steps: list[int]) -> dict[str, Any]:
+        fake.curves = tuple(
+            c.replace(steps_K=np.array(steps[: len(c.rollouts_K)], float)) for c in fake.curves)
+        found: dict[str, Any] = plan_budget(fit, 4 * AT).document["check"]
+        return found
+
+    check = logged_at(every)
+    assert plain["step"] % 11
+    assert check["step"] == -(-plain["step"] // 11) * 11
+    assert check["x"] == check["rollouts"] > plain["x"]
+    assert check["score"] > plain["score"]  # that of the step named
+    later = logged_at([0, *(11 * k + 3 for k in range(11))])
+    assert later["step"] % 11 == 3
+    assert logged_at([2**k for k in range(12)]) == plain  # of no interval
+
+
+def test_a_plan_says_what_its_checks_leave_of_it() -> None:
+    fit = planted(surface=steeper)
+    asked = notice("anchor_assumed", model="X")  # two runs of half and twice the rate
+    rates = Rates(rollouts_per_gpu_hour=1e5)
+    d = plan_budget(fit, 4 * AT, rates=rates, study=None, notices=[asked]).document
+    chosen = Configuration(d["problems_per_batch"], d["rollouts_per_problem"])
+    assert d["after_checks"]
+    for row in d["after_checks"]:
+        assert row["rollouts"] == row["steps"] * chosen.batch_size < d["rollouts"]
+        own_D = fit.scores_of([chosen], row["rollouts"])[:, 0]
+        assert row["predicted_score"] == pytest.approx(own_D.mean())
+    left = d["after_checks"][-1]
+    score = f"{left['predicted_score']:.3f}"
+    lines = advice_lines(d, why=True)
+    head = next(line for line in lines if line.startswith("Before you spend"))
+    assert head.endswith(f"; leaves a run of {left['steps']:,} steps, score {score}):")
+    assert len(head) <= 80
+    # Where it ends before the step at which it would be stopped, nothing is held against it.
+    late = {**d, "check": {**d["check"], "step": left["steps"]}}
+    said = next(line for line in advice_lines(late) if line.startswith("  stop if"))
+    assert said.endswith(", where no check shortens the run")
+    assert "fit again" in next(line for line in lines if line.startswith("  stop if"))
+    ranged = {**d, "logged": {"key": "", "range": [-1.0, 1.0]}}
+    assert f"score {2 * left['predicted_score'] - 1:.3f}):" in "\n".join(advice_lines(ranged))
+
+
 def test_a_budget_below_the_data_is_named_too() -> None:
     fit = planted(first=5.0)
     d = plan_budget(fit, 50_000.0).document
@@ -1108,7 +1156,7 @@ def test_a_plan_says_what_run_and_checks_cost_together() -> None:
                             "cost": {"gpu_hours": 10.0, "usd": 20.0, "tokens": 5}}  # fmt: skip
     step = {"settles": "bp_untested", "rollouts": 5e5,
             "cost": {"gpu_hours": 5.0, "usd": 10.0, "tokens": None}}  # fmt: skip
-    half = "so the run shrinks to 500 steps"
+    half = "leaves a run of 500 steps"
     assert with_checks(plan, [step, step]) == "10 GPU-hours, $20; nothing is left for the run"
     assert with_checks(plan, [step]) == f"5 GPU-hours, $10; {half}"
     assert with_checks(plan, []) == with_checks(plan, [{**step, "rollouts": None}]) == ""
@@ -1120,7 +1168,7 @@ def test_a_plan_says_what_run_and_checks_cost_together() -> None:
     # By what is paid: as many hours for fewer rollouts.
     assert with_checks(plan, [{**step, "rollouts": 1e5}]).endswith(half)
     third = {**step, "cost": {"gpu_hours": 10 / 3, "usd": None, "tokens": None}}
-    assert with_checks(plan, [third]).endswith("so the run shrinks to 660 steps")  # down
+    assert with_checks(plan, [third]).endswith("leaves a run of 660 steps")  # down
     little = {**step, "cost": {"gpu_hours": 0.4, "usd": 0.8, "tokens": None}}
     assert with_checks(plan, [little]) == "0.4 GPU-hours, $0.8"  # no word of what does not show
     dear = {"gpu_hours": 12_300.0, "usd": None, "tokens": 1.23e9}
@@ -1137,7 +1185,7 @@ def test_a_plan_says_what_run_and_checks_cost_together() -> None:
     assert 0 < shown < 3
     left = int((10 - shown) / 10 * 976) // 10 * 10
     unit = "GPU-hour" if shown == 1 else "GPU-hours"
-    assert f"Before you spend ({shown} {unit}; so the run shrinks to {left} steps):" in lines
+    assert f"Before you spend ({shown} {unit}; leaves a run of {left} steps):" in lines
     wide = {**plan, "cost": {**dear, "source": {}}, "run_next": [
         {**step, "do": "do", "command": "", "cost": dear}, {**gauge, "do": "x", "command": ""}]}
     said = next(line for line in advice_lines(wide) if line.startswith("Before"))

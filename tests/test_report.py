@@ -19,7 +19,7 @@ import pytest
 from isocompute.domain.text import plain
 from isocompute.errors import InputError
 from isocompute.report import StudyView, render_report
-from isocompute.report.first_screen import _gain, _spent
+from isocompute.report.first_screen import _cost, _gain, _spent
 from isocompute.report.html import content_security_policy, json_for_html, plotly_script
 from isocompute.report.payload import TEXT_LIMIT, numbers, thin
 from isocompute.report.style import contrast, ramp_color, relative_luminance, series_styles
@@ -282,8 +282,8 @@ def test_a_step_dearer_than_the_run_is_not_asked_for_first(tmp_path: Path) -> No
     for times, says in ((1.0, "Train"), (2.0, dear)):
         step = {"do": "train", "settles": "x", "rollouts": times * plan["rollouts"], "cost": cost}
         text = first_screen(page_of(tmp_path, [("a", make_fit())], plan | {"run_next": [step]}))
-        assert f"Checks before you spend {says}" in text
-        assert ("Checks 4M rollouts; nothing is left for the run" in text) is (times == 1.0)
+        together = "Together 4M rollouts; nothing is left for the run. " * (times == 1.0)
+        assert f"Checks before you spend {together}{says}" in text
 
 
 def test_where_a_study_rate_or_no_rate_is_known_the_first_screen_says_it(tmp_path: Path) -> None:
@@ -320,10 +320,21 @@ def test_the_first_screen_says_what_to_expect_and_whose_recipe_it_is(
             "recipe": {"base_batch_size": 1, "learning_rate": 1e-6}}  # fmt: skip
     said = first_screen(page_of(tmp_path, [("a", fit)], plan))
     assert "Stop if below 0.580 at step 1,244 (expected: 0.600); fit again" in said
-    assert "Other settings keep your own" in said
+    # As `plan --for` says it.
+    assert "Other settings Of the recipe your logs hold only: learning rate, clip low." in said
+    known = {**plan, "recorded": ["learning_rate", "updates_per_batch"]}
+    said = first_screen(page_of(tmp_path, [("a", fit)], known))
+    assert "Other settings The recipe is your runs', by their logs; keep your own for" in said
     said = first_screen(page_of(tmp_path, [("a", fit)], make_plan()))
     assert "Stop if" not in said
     assert "keep yours" not in said
+
+
+@pytest.mark.parametrize("clocked", [False, True])
+def test_what_comes_on_top_of_a_price_is_said(clocked: bool) -> None:
+    source = {"rollouts_per_gpu_hour": {"from": "sweep", "value": 1e3, "clocked": clocked}}
+    said = _cost({"gpu_hours": 100.0, "usd": 250.0, "tokens": None, "source": source}, "")
+    assert said.endswith("; evaluations and checkpoints come on top") is not clocked
 
 
 def test_a_plan_of_version_1_is_shown(tmp_path: Path, fit: FixtureFit) -> None:

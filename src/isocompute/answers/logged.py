@@ -76,8 +76,8 @@ def as_logged(d: Mapping[str, Any]) -> Mapping[str, Any]:
     alone = {k: d[k] for k in (*_SCORES, *_LOST) if k in d and k != "gain"}
     steps = [{**one, **{k: moved(one.get(k), 0.0) for k in ("gain", "lost")}}
              for one in d.get("run_next") or ()]  # fmt: skip
-    guesses = [row(one) for one in d.get("neighbours") or ()]
-    return {**d, **row(alone), **rows, "neighbours": guesses, "run_next": steps}
+    listed = {k: [row(one) for one in d.get(k) or ()] for k in ("neighbours", "after_checks")}
+    return {**d, **row(alone), **rows, **listed, "run_next": steps}
 
 
 def score_text(d: Mapping[str, Any], value: float, sign: str = "") -> str:

@@ -21,7 +21,8 @@ from isocompute.errors import InputError
 from isocompute.report import StudyView, render_report
 from isocompute.report.first_screen import _cost, _gain, _spent
 from isocompute.report.html import content_security_policy, json_for_html, plotly_script
-from isocompute.report.payload import TEXT_LIMIT, numbers, thin
+from isocompute.report.payload import TEXT_LIMIT, fit_payload, numbers, thin
+from isocompute.report.reading import lines_of
 from isocompute.report.style import contrast, ramp_color, relative_luminance, series_styles
 from isocompute.report.thumbnail import BOTTOM, TOP, picture
 from isocompute.report.words import (
@@ -652,12 +653,26 @@ def test_the_thumbnail_names_every_n_and_numbers_its_axes(fit: FixtureFit) -> No
     assert crowd["names"][0]["y"] >= 0
 
 
-def test_scores_that_were_read_on_another_scale_say_so(tmp_path: Path, fit: FixtureFit) -> None:
-    assert "Figures show scores" not in page_of(tmp_path, [("a", fit)], make_plan()).text
-    shown = {**fit.document, "provenance": {"score_range": [0.0, 100.0]}}
-    percent_ = FixtureFit(document=shown, curves=fit.curves)
-    text = first_screen(page_of(tmp_path, [("a", percent_)], make_plan()))
-    assert "Figures show scores of 0 to 100 as 0 to 1." in text
+def test_a_page_of_rewards_has_one_unit(tmp_path: Path, fit: FixtureFit) -> None:
+    """Before, the first screen was in the log's units; tables, sentences and figures in 0..1."""
+    assert "as logged" not in page_of(tmp_path, [("a", fit)], make_plan()).text
+    ranged = {**fit.document, "provenance": {"score_range": [-1.0, 3.0]}}
+    curves = [c.replace(score_range=(-1.0, 3.0)) for c in fit.curves]
+    of: Any = FixtureFit(document=ranged, curves=curves)
+    page = page_of(tmp_path, [("a", of)], make_plan())
+    assert "Scores may be -1 to 3, as logged." in first_screen(page)
+    test, row = fit.document["backtest"], fit.document["curves"][0]
+    lost, best = max(test["rules"].values()), fit.document["best"][-1]["score"]
+    for value, by in ((test["mae_model"], 0.0), (lost, 0.0), (row["ceiling"], -1.0), (best, -1.0)):
+        assert f"{4 * value + by:.3f}" in page.text, value
+    drawn, first = fit_payload("a", of), fit.curves[0]
+    assert drawn["runs"][0]["last"] == pytest.approx(4 * first.score_K[-1] - 1, abs=2e-3)
+    at = drawn["document"]["curves"][0]["at"][0]
+    assert at["score"] == pytest.approx(4 * row["at"][0]["score"] - 1)
+    assert drawn["document"]["probabilities"]["regret"][0][0] == pytest.approx(
+        4 * fit.document["probabilities"]["regret"][0][0])
+    line = lines_of(of)[row["problems_per_batch"], row["rollouts_per_problem"]]
+    assert line.score[-1] == pytest.approx(4 * row["at"][-1]["score"] - 1)
 
 
 # ---- words -----------------------------------------------------------------------------------

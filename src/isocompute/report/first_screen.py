@@ -221,9 +221,9 @@ def _about(fit: Document | None) -> str:
 
 
 def _scale(fit: Document) -> str:
-    """That scores are shown on another scale than they were read in; "" where they are not."""
+    """What scores may be, where that is not 0 to 1; "" where it is."""
     low, high = (fit.get("provenance") or {}).get("score_range") or (0, 1)
-    said = f" Figures show scores of {low:g} to {high:g} as 0 to 1."
+    said = f" Scores may be {low:g} to {high:g}, as logged."
     return "" if (low, high) == (0, 1) else said
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from isocompute.answers.logged import fit_as_logged
 from isocompute.answers.plan import OF_ITS_END
 from isocompute.domain.text import compact, visible
 from isocompute.health import METRICS as HEALTH_METRICS
@@ -28,7 +29,7 @@ _LEVELS = ("stop", "caution", "note")
 
 def fit_section(name: str, fit: Fit) -> Section:
     """Sentences, figures and tables of one fit."""
-    document = fit.document
+    document = fit_as_logged(fit.document)
     return {
         "name": visible(name),
         "setting": words.setting_name(document),

@@ -130,6 +130,8 @@ def test_no_sweep_is_the_answer_where_it_can_tell_nothing(monkeypatch: Any) -> N
     first = "No sweep: run 16 problems x 8 rollouts x 30,893 steps   (3.95M rollouts)"
     assert design_lines(d)[0] == first
     assert "As good" not in " ".join(design_lines(d))
+    evaluated = "Cost    45.6k rollouts more to evaluate; GPU-hours: give "
+    assert design_lines(d)[1].startswith(evaluated)
     # The prior is of another model: one number says what a guess loses, the one that was found.
     others = documented([notice("prior_of_others", model="Qwen2.5-7B-Instruct", lost=0.018)])
     across = {**d["worth"], "across_models": {"without": 0.018, "after": 0.018}}
@@ -146,6 +148,9 @@ def test_no_sweep_is_the_answer_where_it_can_tell_nothing(monkeypatch: Any) -> N
     said = " ".join(" ".join(design_lines({**d, "sweep": paid})).split())
     assert "with a sweep of n = " in said
     assert " (700 GPU-hours, $1,400, 16%), which costs more than it finds, 0." in said
+    seen = {**d["sweep"], "share": 0.15, "evaluation_share": 0.09}
+    said = " ".join(" ".join(design_lines({**d, "sweep": seen})).split())
+    assert " (15% + 9% for evaluation), which costs more than it finds, 0." in said
     tight = Limits(budget=4e5, spend=0.4, n_F=N)
     (sweep, *_), d = design_sweep(ALIKE, Asked(limits=tight, draws=DRAWS))
     kept = 4e5 - sweep.rollouts - sweep.evaluations

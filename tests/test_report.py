@@ -19,6 +19,7 @@ import pytest
 from isocompute.domain.text import plain
 from isocompute.errors import InputError
 from isocompute.report import StudyView, render_report
+from isocompute.report.evidence import fit_tables
 from isocompute.report.first_screen import _cost, _gain, _spent
 from isocompute.report.html import content_security_policy, json_for_html, plotly_script
 from isocompute.report.payload import TEXT_LIMIT, fit_payload, numbers, thin
@@ -499,6 +500,27 @@ def test_limits_stand_by_level_each_once(tmp_path: Path, fit: FixtureFit) -> Non
     order = [text.index(w) for w in ("Stop It failed.", "Caution Only", "1 note", "Note Noise is")]
     assert order == sorted(order)
     assert "Caution run 1 failed 1 more of this kind run 2 failed Run the study again" in text
+    # What a plan says of its budget goes before what the fit says of all, whose price is another.
+    mine = {"code": "few_seeds", "level": "note", "text": "Of n = 64.", "remedy": "Train (1k)."}
+    whole = {**mine, "text": "Of every n.", "remedy": "Train (9k)."}
+    plan["notices"], document["notices"] = [mine], [whole]
+    of = FixtureFit(document=document, curves=fit.curves)
+    text = page_of(tmp_path, [("a", of)], plan).text
+    text = text[text.rindex("What limits these answers") :]
+    assert "Note Of n = 64. Train (1k)." in text
+    assert "Of every n" not in text
+    alone = page_of(tmp_path, [("a", of)], None).text
+    assert "Of every n. Train (9k)." in alone[alone.rindex("What limits these answers") :]
+
+
+@pytest.mark.parametrize("unit", ["rollouts", "gpu-hours"])
+def test_budgets_in_a_table_have_a_unit_and_nothing_has_no_sign(unit: str) -> None:
+    gap = {"rollouts_per_problem": 4, "problems_per_batch": 16, "gap_at_peak": 0.1, "gap": 0.1,
+           "from": 269.0, "validation_lost": -0.0001, "overfits": False}  # fmt: skip
+    (table,) = fit_tables({"unit": unit, "train_test": [gap]})
+    assert f"Best at, {'GPU-hours' if unit == 'gpu-hours' else unit}" in table["head"]
+    assert "0.000" in table["rows"][0]
+    assert "-0.000" not in table["rows"][0]
 
 
 def test_what_the_study_printed_stands_beside_its_own_panels(tmp_path: Path) -> None:
@@ -831,8 +853,12 @@ def test_backtest_is_compared_with_no_change() -> None:
 
 
 def test_the_papers_method_in_one_sentence() -> None:
-    paper = {"frontier": [{"rollouts_per_problem": n} for n in (8, 8, 32, 512)]}
-    said = "By the paper's own method the best n goes 8, 32, 512."
+    rows = zip((8, 8, 32, 8), (1e3, 2e4, 5e4, 4e6), strict=True)
+    paper = {"frontier": [{"rollouts_per_problem": n, "from": at} for n, at in rows]}
+    said = ("By the paper's own method n = 8 is best at first, n = 32 from 50k, n = 8 from 4M "
+            "rollouts on.")  # fmt: skip
+    alone = {"frontier": paper["frontier"][:2], "unit": "gpu-hours"}
+    assert paper_sentence({"paper": alone}) == "By the paper's own method n = 8 is best throughout."
     assert paper_sentence({"paper": paper}) == said
     refused = paper_sentence({"paper": {"refused": "too few records."}})
     assert refused == "The paper's own method gives no answer here: too few records."

@@ -167,21 +167,19 @@ def overtakes(q: Question, chosen: Configuration) -> dict[str, Any] | None:
     return {"x": from_, "at": known, "behind": behind, **fit.configurations[best]._asdict()}
 
 
-def lead_words(d: Mapping[str, Any]) -> str:
-    """One line of it; nothing where there is nothing to say."""
+def lead_words(d: Mapping[str, Any], room: float = 67) -> str:
+    """One line of it, why a plan differs from what leads in its data; "" where it does not."""
     found = d.get("overtakes")
     if not found or found["x"] is None:
         return ""
-    first, at = (f"{float(f'{found[name]:.2g}'):.12g}" for name in ("x", "at"))
-    n, unit = found["rollouts_per_problem"], unit_words(d["law"]["unit"])
-    unit = "" if unit == "rollouts" else f" {unit}"
-    other = f"n = {n}"
-    if n == d["rollouts_per_problem"]:
-        other = f"B_p = {found['problems_per_batch']}"
-    return (
-        f"from {compact(float(first))}{unit} on; at {compact(float(at))} {other} is "
-        f"{score_text(d, found['behind'])} ahead"
-    )
+    first, at = (compact(float(f"{found[name]:.2g}")) for name in ("x", "at"))
+    n, unit = "rollouts_per_problem", unit_words(d["law"]["unit"])
+    other, own = (f"n = {one[n]}" for one in (found, d))
+    if other == own:
+        other, own = (f"B_p = {one['problems_per_batch']}" for one in (found, d))
+    ends = (", where all were last compared", ", the last seen", "")
+    forms = [f"{other} led at {at} {unit}{end}; {own} leads from {first} on" for end in ends]
+    return next((one for one in forms if len(one) <= room), forms[-1])
 
 
 def passes_of(q: Question, a: Allocation) -> tuple[dict[str, Any], list[Notice]]:

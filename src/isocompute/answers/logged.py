@@ -162,4 +162,5 @@ def as_logged(d: Mapping[str, Any]) -> Mapping[str, Any]:
 def score_text(d: Mapping[str, Any], value: float, sign: str = "") -> str:
     """A score of a plan in words: three decimals of 0..1, one of percent."""
     low, high = (d.get("logged") or {}).get("range") or PLAIN
-    return f"{value:{sign}.{max(3 - round(math.log10(high - low)), 0)}f}"
+    digits = max(3 - round(math.log10(high - low)), 0)
+    return f"{round(value, digits) + 0.0:{sign}.{digits}f}"  # no minus before nothing

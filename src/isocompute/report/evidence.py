@@ -60,7 +60,8 @@ def fit_tables(document: Document) -> list[Table]:
         ),
         _table(
             "Train minus validation, success per rollout",
-            ("n", "Bₚ", "Gap at the best", "Gap now", "Best at", "Validation lost", "Verdict"),
+            ("n", "Bₚ", "Gap at the best", "Gap now", f"Best at, {unit}", "Validation lost",
+             "Verdict"),
             [_gap_row(row) for row in document.get("train_test") or []],
         ),
     ]  # fmt: skip

@@ -120,7 +120,7 @@ def _plan(fit: Document | None, plan: Document) -> Section:
         ("n", open_words(plan)),
         ("As good", f"n = {', '.join(equals)}" if equals else ""),
         ("Runner-up", "" if equals else runner_up_words(plan)),
-        ("Best", lead_words(plan)),
+        ("Best", lead_words(plan, math.inf)),
         ("For less", less_words(plan)),
         ("Stop if", check_words(plan)),
         ("Learning rate", _learning_rate(plan)),

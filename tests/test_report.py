@@ -284,7 +284,7 @@ def test_a_step_dearer_than_the_run_is_not_asked_for_first(tmp_path: Path) -> No
     for times, says in ((1.0, "Train"), (2.0, dear)):
         step = {"do": "train", "settles": "x", "rollouts": times * plan["rollouts"], "cost": cost}
         text = first_screen(page_of(tmp_path, [("a", make_fit())], plan | {"run_next": [step]}))
-        together = "Together 4M rollouts; nothing is left for the run. " * (times == 1.0)
+        together = "In all 4M rollouts; nothing is left for the run. " * (times == 1.0)
         assert f"Checks before you spend {together}{says}" in text
 
 

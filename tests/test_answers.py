@@ -725,7 +725,8 @@ def test_the_short_document_has_what_the_short_answer_says(rng) -> None:
     short, whole = fit.short_document, fit.document
     assert set(whole) - set(short) == set(UNSAID)
     assert fit_lines(short) == fit_lines(whole)
-    assert short.pop("provenance") == {"sources": whole["provenance"]["sources"]}
+    known = {name: whole["provenance"][name] for name in ("sources", "score_range")}
+    assert short.pop("provenance") == known
     assert short == {name: whole[name] for name in short}
 
 

@@ -158,6 +158,15 @@ def test_what_another_n_costs() -> None:
         assert line(d, "Wrong n").endswith(said)
 
 
+def test_scores_are_said_as_they_were_logged() -> None:
+    plain = document()
+    percent = {**plain, "provenance": {**plain["provenance"], "score_range": [0.0, 100.0]}}
+    assert "costs 0.091 at 10M (n = 8)" in line(plain, "Wrong n")
+    assert "costs 9.110 at 10M (n = 8)" in line(percent, "Wrong n")
+    mae = plain["backtest"]["mae_model"]
+    assert f"held-out scores within {100 * mae:.3f} (" in line(percent, "Predicts")
+
+
 def test_the_batch_or_n() -> None:
     d = document()
     d["direction"] = {"d_log_n_d_log_bp": -0.31, "interval": [-0.8, 0.1], "follows": "n"}

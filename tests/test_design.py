@@ -121,14 +121,17 @@ def test_no_sweep_is_the_answer_where_it_can_tell_nothing(monkeypatch: Any) -> N
         "loss": 0.0, "standard_error": 0.0, "rollouts_per_problem": 8,
     }  # fmt: skip
     # From 1,024 rollouts on three evaluations an octave, 36 up to 4M, and one before the first
-    # update: of 300 problems, 4 answers each, they are paid first. An update takes 128.
+    # update and at the end: of 300 problems, 4 answers each, they are paid first. An update takes
+    # 128.
     final = d["final"]
-    assert (final["rollouts_per_problem"], final["evaluation_rollouts"]) == (8, 37 * 1200)
-    assert final["rollouts"] == (4_000_000 - 37 * 1200) // 128 * 128
+    assert (final["rollouts_per_problem"], final["evaluation_rollouts"]) == (8, 38 * 1200)
+    assert final["rollouts"] == (4_000_000 - 38 * 1200) // 128 * 128
     assert [one["code"] for one in d["notices"]] == ["no_sweep"]
-    first = "No sweep: run 16 problems x 8 rollouts x 30,903 steps   (3.96M rollouts)"
+    first = "No sweep: run 16 problems x 8 rollouts x 30,893 steps   (3.95M rollouts)"
     assert design_lines(d)[0] == first
     assert "As good" not in " ".join(design_lines(d))
+    evaluated = "Cost    45.6k rollouts more to evaluate; GPU-hours: give "
+    assert design_lines(d)[1].startswith(evaluated)
     # The prior is of another model: one number says what a guess loses, the one that was found.
     others = documented([notice("prior_of_others", model="Qwen2.5-7B-Instruct", lost=0.018)])
     across = {**d["worth"], "across_models": {"without": 0.018, "after": 0.018}}
@@ -145,11 +148,14 @@ def test_no_sweep_is_the_answer_where_it_can_tell_nothing(monkeypatch: Any) -> N
     said = " ".join(" ".join(design_lines({**d, "sweep": paid})).split())
     assert "with a sweep of n = " in said
     assert " (700 GPU-hours, $1,400, 16%), which costs more than it finds, 0." in said
+    seen = {**d["sweep"], "share": 0.15, "evaluation_share": 0.09}
+    said = " ".join(" ".join(design_lines({**d, "sweep": seen})).split())
+    assert " (15% + 9% for evaluation), which costs more than it finds, 0." in said
     tight = Limits(budget=4e5, spend=0.4, n_F=N)
     (sweep, *_), d = design_sweep(ALIKE, Asked(limits=tight, draws=DRAWS))
     kept = 4e5 - sweep.rollouts - sweep.evaluations
     full, left = (
-        0.3 + 0.4 / (1 + np.exp(-3 * (np.log10(c - 1200 * (2 + int(3 * np.log2(c / 1024)))) - 4.5)))
+        0.3 + 0.4 / (1 + np.exp(-3 * (np.log10(c - 1200 * (3 + int(3 * np.log2(c / 1024)))) - 4.5)))
         for c in (4e5, kept)
     )
     assert d["worth"]["after"]["loss"] == pytest.approx(full - left, abs=2e-4)

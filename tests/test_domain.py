@@ -107,7 +107,8 @@ def test_fields_are_written_as_the_table_says() -> None:
     found = notice("stopped_early", which=[f"n = {2**e}" for e in range(3, 11)])
     assert "n = 8, n = 16, n = 32, n = 64, n = 128, n = 256 and 2 more." in found.text
     assert "n = 8, n = 16." in notice("stopped_early", which=["n = 8", "n = 16"]).text
-    found = notice("n_not_told_apart", at=2e6, unit="rollouts", which=[8, 16], good="8")
+    found = notice("n_not_told_apart", at=2e6, unit="rollouts", which=[8, 16], good="8",
+                   all_of_them="both")  # fmt: skip
     assert found.text == "n = 8, 16 are not told apart at 2M rollouts: any of them may be best."
 
 

@@ -58,7 +58,7 @@ def test_a_run_that_ended_before_the_budget_is_left_out(study: Path, tmp_path: P
     ]  # fmt: skip
     run_study(replace(whole, runs=short), tmp_path / "s", workers=0)
     document = study_interference(tmp_path / "s", draws=20)
-    assert document["at"] == 16384  # the last point of the grid
+    assert document["at"] == 20480  # the end, behind the last point of the grid
     assert [group["n_runs"] for group in document["groups"]] == [1, 1]
     alone = study_interference(f"{study}[seed=0]", draws=20)
     assert [g["score"]["value"] for g in document["groups"]] == [

@@ -88,6 +88,11 @@ def test_planted_overfitting_is_found_where_it_was_planted() -> None:
     said = {one.code: one.text for one in fit.notices}
     assert "n = 8, n = 16, n = 32" in said["overfitting"]
     assert "at worst by 0.0" in said["overfitting"]
+    percent = [c.replace(score_range=(0.0, 100.0)) for c in curves]
+    logged = fit_sweep(percent, train=train_of(curves), draws=20).notices
+    (text,) = [one.text for one in logged if one.code == "overfitting"]
+    lost = float(text.partition("at worst by ")[2].partition(",")[0])
+    assert 1.0 < lost < 10.0  # in the log's unit
     assert "overfitting" not in {one.code for one in fit_sweep(curves, draws=20).notices}
 
 

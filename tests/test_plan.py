@@ -540,6 +540,54 @@ def test_on_its_way_a_plan_names_the_score_to_expect() -> None:
     assert f"  stop if    {said}" in "\n".join(advice_lines(d))
 
 
+def test_a_run_is_stopped_at_a_step_at_which_it_is_evaluated() -> None:
+    fit = planted(surface=steeper)
+    plain = plan_budget(fit, 4 * AT).document["check"]
+    fake: Any = fit.posterior
+    every = [11 * k for k in range(12)]
+
+    def logged_at(steps: list[int]) -> dict[str, Any]:
+        fake.curves = tuple(
+            c.replace(steps_K=np.array(steps[: len(c.rollouts_K)], float)) for c in fake.curves)
+        found: dict[str, Any] = plan_budget(fit, 4 * AT).document["check"]
+        return found
+
+    check = logged_at(every)
+    assert plain["step"] % 11
+    assert check["step"] == -(-plain["step"] // 11) * 11
+    assert check["x"] == check["rollouts"] > plain["x"]
+    assert check["score"] > plain["score"]  # that of the step named
+    later = logged_at([0, *(11 * k + 3 for k in range(11))])
+    assert later["step"] % 11 == 3
+    assert logged_at([2**k for k in range(12)]) == plain  # of no interval
+
+
+def test_a_plan_says_what_its_checks_leave_of_it() -> None:
+    fit = planted(surface=steeper)
+    asked = notice("anchor_assumed", model="X")  # two runs of half and twice the rate
+    rates = Rates(rollouts_per_gpu_hour=1e5)
+    d = plan_budget(fit, 4 * AT, rates=rates, study=None, notices=[asked]).document
+    chosen = Configuration(d["problems_per_batch"], d["rollouts_per_problem"])
+    assert d["after_checks"]
+    for row in d["after_checks"]:
+        assert row["rollouts"] == row["steps"] * chosen.batch_size < d["rollouts"]
+        own_D = fit.scores_of([chosen], row["rollouts"])[:, 0]
+        assert row["predicted_score"] == pytest.approx(own_D.mean())
+    left = d["after_checks"][-1]
+    score = f"{left['predicted_score']:.3f}"
+    lines = advice_lines(d, why=True)
+    head = next(line for line in lines if line.startswith("Before you spend"))
+    assert head.endswith(f"; leaves a run of {left['steps']:,} steps, score {score}):")
+    assert len(head) <= 80
+    # Where it ends before the step at which it would be stopped, nothing is held against it.
+    late = {**d, "check": {**d["check"], "step": left["steps"]}}
+    said = next(line for line in advice_lines(late) if line.startswith("  stop if"))
+    assert said.endswith(", where no check shortens the run")
+    assert "fit again" in next(line for line in lines if line.startswith("  stop if"))
+    ranged = {**d, "logged": {"key": "", "range": [-1.0, 1.0]}}
+    assert f"score {2 * left['predicted_score'] - 1:.3f}):" in "\n".join(advice_lines(ranged))
+
+
 def test_a_budget_below_the_data_is_named_too() -> None:
     fit = planted(first=5.0)
     d = plan_budget(fit, 50_000.0).document
@@ -777,7 +825,8 @@ def test_a_refused_budget_comes_with_one_that_would_do() -> None:
 
 def test_which_n_may_be_best_is_said_of_the_budget_of_the_plan() -> None:
     """Three n lead in a third of the draws each at the budget, whatever the fit said of its own."""
-    of_the_fit = notice("n_not_told_apart", at=5e6, unit="rollouts", which=[16, 64], good="16")
+    of_the_fit = notice("n_not_told_apart", at=5e6, unit="rollouts", which=[16, 64], good="16",
+                        all_of_them="both")  # fmt: skip
     luck = np.eye(3).repeat(20, axis=1) * 0.01
     fit = planted({(32, n): luck[i] for i, n in enumerate((16, 64, 256))}, notices=[of_the_fit])
     d = plan_budget(fit, AT).document
@@ -835,12 +884,18 @@ def test_n_that_are_not_told_apart_are_said_first_and_which_to_take() -> None:
     fit = planted({(32, n): luck[i] for i, n in enumerate((16, 64, 256))})
     d = plan_budget(fit, AT).document
     assert d["not_told_apart"] == {
-        "rollouts_per_problem": [16, 64, 256], "take": 16, "why": "any"}  # fmt: skip
+        "rollouts_per_problem": [16, 64, 256], "take": 16, "other": None, "why": "any",
+    }  # fmt: skip
+    (remedy,) = [one["remedy"] for one in d["notices"] if one["code"] == "n_not_told_apart"]
+    assert remedy == "Take n = 16, or train two more seeds of all 3 n (6M rollouts)."
     lines = advice_lines(d)
     assert lines[1] == "  n          16, 64 and 256 are not told apart: any of them may be best"
     assert d["verdict"]["reason"] == text(d, "n_not_told_apart")
     today = plan_budget(fit, AT, current=64).document
     assert advice_lines(today)[1].endswith("are not told apart: today's 64 may be best, too")
+    # Who follows JSON runs what the first line says.
+    assert today["rollouts_per_problem"] == today["not_told_apart"]["take"] == 16
+    assert today["not_told_apart"]["other"] == 64
     other = plan_budget(fit, AT, current=8).document["not_told_apart"]
     assert (other["take"], other["why"]) == (16, "any")  # today's n is none of them
     seeds = d["run_next"][0]  # they gain at most what not knowing loses
@@ -852,7 +907,7 @@ def test_n_that_are_not_told_apart_are_said_first_and_which_to_take() -> None:
     fake.curves = tuple(
         c.replace(gpu_hours_K=hours[c.rollouts_per_problem] * c.rollouts_K) for c in fake.curves)
     fast = plan_budget(fit, AT).document
-    assert fast["not_told_apart"]["take"] == 256
+    assert (fast["not_told_apart"]["take"], fast["not_told_apart"]["other"]) == (16, 256)
     assert advice_lines(fast)[1].endswith(": n = 256 is the cheapest")
     assert plan_budget(planted(), AT).document["not_told_apart"] is None
     many = {**today["not_told_apart"], "rollouts_per_problem": [2**i for i in range(3, 12)]}
@@ -1101,7 +1156,7 @@ def test_a_plan_says_what_run_and_checks_cost_together() -> None:
                             "cost": {"gpu_hours": 10.0, "usd": 20.0, "tokens": 5}}  # fmt: skip
     step = {"settles": "bp_untested", "rollouts": 5e5,
             "cost": {"gpu_hours": 5.0, "usd": 10.0, "tokens": None}}  # fmt: skip
-    half = "so the run shrinks to 500 steps"
+    half = "leaves a run of 500 steps"
     assert with_checks(plan, [step, step]) == "10 GPU-hours, $20; nothing is left for the run"
     assert with_checks(plan, [step]) == f"5 GPU-hours, $10; {half}"
     assert with_checks(plan, []) == with_checks(plan, [{**step, "rollouts": None}]) == ""
@@ -1113,7 +1168,7 @@ def test_a_plan_says_what_run_and_checks_cost_together() -> None:
     # By what is paid: as many hours for fewer rollouts.
     assert with_checks(plan, [{**step, "rollouts": 1e5}]).endswith(half)
     third = {**step, "cost": {"gpu_hours": 10 / 3, "usd": None, "tokens": None}}
-    assert with_checks(plan, [third]).endswith("so the run shrinks to 660 steps")  # down
+    assert with_checks(plan, [third]).endswith("leaves a run of 660 steps")  # down
     little = {**step, "cost": {"gpu_hours": 0.4, "usd": 0.8, "tokens": None}}
     assert with_checks(plan, [little]) == "0.4 GPU-hours, $0.8"  # no word of what does not show
     dear = {"gpu_hours": 12_300.0, "usd": None, "tokens": 1.23e9}
@@ -1130,7 +1185,7 @@ def test_a_plan_says_what_run_and_checks_cost_together() -> None:
     assert 0 < shown < 3
     left = int((10 - shown) / 10 * 976) // 10 * 10
     unit = "GPU-hour" if shown == 1 else "GPU-hours"
-    assert f"Before you spend ({shown} {unit}; so the run shrinks to {left} steps):" in lines
+    assert f"Before you spend ({shown} {unit}; leaves a run of {left} steps):" in lines
     wide = {**plan, "cost": {**dear, "source": {}}, "run_next": [
         {**step, "do": "do", "command": "", "cost": dear}, {**gauge, "do": "x", "command": ""}]}
     said = next(line for line in advice_lines(wide) if line.startswith("Before"))
@@ -1456,7 +1511,10 @@ def test_a_choice_that_is_still_behind_says_from_where_it_leads() -> None:
     assert found["behind"] == pytest.approx(0.018)
     assert found["x"] == pytest.approx(AT * 10**0.3, rel=0.05)  # where both are level
     (said_so,) = [one for one in said(plan_of(d)) if one.startswith("  best")]
-    assert said_so == "  best       from 2M on; at 1M n = 16 is 0.018 ahead"
+    assert said_so == (
+        "  best       n = 16 led at 1M rollouts, where data end; n = 128 leads from 2M")
+    assert lead_words(d, math.inf) == (
+        "n = 16 led at 1M rollouts, where all were last compared; n = 128 leads from 2M")
     never = overtakes(
         Question(fit=planted(flat, surface=crossing), x=10 * AT), Configuration(32, 32)
     )

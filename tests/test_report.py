@@ -19,9 +19,11 @@ import pytest
 from isocompute.domain.text import plain
 from isocompute.errors import InputError
 from isocompute.report import StudyView, render_report
-from isocompute.report.first_screen import _gain, _spent
+from isocompute.report.evidence import fit_tables
+from isocompute.report.first_screen import _cost, _gain, _spent
 from isocompute.report.html import content_security_policy, json_for_html, plotly_script
-from isocompute.report.payload import TEXT_LIMIT, numbers, thin
+from isocompute.report.payload import TEXT_LIMIT, fit_payload, numbers, thin
+from isocompute.report.reading import lines_of
 from isocompute.report.style import contrast, ramp_color, relative_luminance, series_styles
 from isocompute.report.thumbnail import BOTTOM, TOP, picture
 from isocompute.report.words import (
@@ -282,8 +284,8 @@ def test_a_step_dearer_than_the_run_is_not_asked_for_first(tmp_path: Path) -> No
     for times, says in ((1.0, "Train"), (2.0, dear)):
         step = {"do": "train", "settles": "x", "rollouts": times * plan["rollouts"], "cost": cost}
         text = first_screen(page_of(tmp_path, [("a", make_fit())], plan | {"run_next": [step]}))
-        assert f"Checks before you spend {says}" in text
-        assert ("Checks 4M rollouts; nothing is left for the run" in text) is (times == 1.0)
+        together = "In all 4M rollouts; nothing is left for the run. " * (times == 1.0)
+        assert f"Checks before you spend {together}{says}" in text
 
 
 def test_where_a_study_rate_or_no_rate_is_known_the_first_screen_says_it(tmp_path: Path) -> None:
@@ -320,10 +322,21 @@ def test_the_first_screen_says_what_to_expect_and_whose_recipe_it_is(
             "recipe": {"base_batch_size": 1, "learning_rate": 1e-6}}  # fmt: skip
     said = first_screen(page_of(tmp_path, [("a", fit)], plan))
     assert "Stop if below 0.580 at step 1,244 (expected: 0.600); fit again" in said
-    assert "Other settings keep your own" in said
+    # As `plan --for` says it.
+    assert "Other settings Of the recipe your logs hold only: learning rate, clip low." in said
+    known = {**plan, "recorded": ["learning_rate", "updates_per_batch"]}
+    said = first_screen(page_of(tmp_path, [("a", fit)], known))
+    assert "Other settings The recipe is your runs', by their logs; keep your own for" in said
     said = first_screen(page_of(tmp_path, [("a", fit)], make_plan()))
     assert "Stop if" not in said
     assert "keep yours" not in said
+
+
+@pytest.mark.parametrize("clocked", [False, True])
+def test_what_comes_on_top_of_a_price_is_said(clocked: bool) -> None:
+    source = {"rollouts_per_gpu_hour": {"from": "sweep", "value": 1e3, "clocked": clocked}}
+    said = _cost({"gpu_hours": 100.0, "usd": 250.0, "tokens": None, "source": source}, "")
+    assert said.endswith("; evaluations and checkpoints come on top") is not clocked
 
 
 def test_a_plan_of_version_1_is_shown(tmp_path: Path, fit: FixtureFit) -> None:
@@ -487,6 +500,27 @@ def test_limits_stand_by_level_each_once(tmp_path: Path, fit: FixtureFit) -> Non
     order = [text.index(w) for w in ("Stop It failed.", "Caution Only", "1 note", "Note Noise is")]
     assert order == sorted(order)
     assert "Caution run 1 failed 1 more of this kind run 2 failed Run the study again" in text
+    # What a plan says of its budget goes before what the fit says of all, whose price is another.
+    mine = {"code": "few_seeds", "level": "note", "text": "Of n = 64.", "remedy": "Train (1k)."}
+    whole = {**mine, "text": "Of every n.", "remedy": "Train (9k)."}
+    plan["notices"], document["notices"] = [mine], [whole]
+    of = FixtureFit(document=document, curves=fit.curves)
+    text = page_of(tmp_path, [("a", of)], plan).text
+    text = text[text.rindex("What limits these answers") :]
+    assert "Note Of n = 64. Train (1k)." in text
+    assert "Of every n" not in text
+    alone = page_of(tmp_path, [("a", of)], None).text
+    assert "Of every n. Train (9k)." in alone[alone.rindex("What limits these answers") :]
+
+
+@pytest.mark.parametrize("unit", ["rollouts", "gpu-hours"])
+def test_budgets_in_a_table_have_a_unit_and_nothing_has_no_sign(unit: str) -> None:
+    gap = {"rollouts_per_problem": 4, "problems_per_batch": 16, "gap_at_peak": 0.1, "gap": 0.1,
+           "from": 269.0, "validation_lost": -0.0001, "overfits": False}  # fmt: skip
+    (table,) = fit_tables({"unit": unit, "train_test": [gap]})
+    assert f"Best at, {'GPU-hours' if unit == 'gpu-hours' else unit}" in table["head"]
+    assert "0.000" in table["rows"][0]
+    assert "-0.000" not in table["rows"][0]
 
 
 def test_what_the_study_printed_stands_beside_its_own_panels(tmp_path: Path) -> None:
@@ -641,12 +675,26 @@ def test_the_thumbnail_names_every_n_and_numbers_its_axes(fit: FixtureFit) -> No
     assert crowd["names"][0]["y"] >= 0
 
 
-def test_scores_that_were_read_on_another_scale_say_so(tmp_path: Path, fit: FixtureFit) -> None:
-    assert "Figures show scores" not in page_of(tmp_path, [("a", fit)], make_plan()).text
-    shown = {**fit.document, "provenance": {"score_range": [0.0, 100.0]}}
-    percent_ = FixtureFit(document=shown, curves=fit.curves)
-    text = first_screen(page_of(tmp_path, [("a", percent_)], make_plan()))
-    assert "Figures show scores of 0 to 100 as 0 to 1." in text
+def test_a_page_of_rewards_has_one_unit(tmp_path: Path, fit: FixtureFit) -> None:
+    """Before, the first screen was in the log's units; tables, sentences and figures in 0..1."""
+    assert "as logged" not in page_of(tmp_path, [("a", fit)], make_plan()).text
+    ranged = {**fit.document, "provenance": {"score_range": [-1.0, 3.0]}}
+    curves = [c.replace(score_range=(-1.0, 3.0)) for c in fit.curves]
+    of: Any = FixtureFit(document=ranged, curves=curves)
+    page = page_of(tmp_path, [("a", of)], make_plan())
+    assert "Scores may be -1 to 3, as logged." in first_screen(page)
+    test, row = fit.document["backtest"], fit.document["curves"][0]
+    lost, best = max(test["rules"].values()), fit.document["best"][-1]["score"]
+    for value, by in ((test["mae_model"], 0.0), (lost, 0.0), (row["ceiling"], -1.0), (best, -1.0)):
+        assert f"{4 * value + by:.3f}" in page.text, value
+    drawn, first = fit_payload("a", of), fit.curves[0]
+    assert drawn["runs"][0]["last"] == pytest.approx(4 * first.score_K[-1] - 1, abs=2e-3)
+    at = drawn["document"]["curves"][0]["at"][0]
+    assert at["score"] == pytest.approx(4 * row["at"][0]["score"] - 1)
+    assert drawn["document"]["probabilities"]["regret"][0][0] == pytest.approx(
+        4 * fit.document["probabilities"]["regret"][0][0])
+    line = lines_of(of)[row["problems_per_batch"], row["rollouts_per_problem"]]
+    assert line.score[-1] == pytest.approx(4 * row["at"][-1]["score"] - 1)
 
 
 # ---- words -----------------------------------------------------------------------------------
@@ -805,8 +853,12 @@ def test_backtest_is_compared_with_no_change() -> None:
 
 
 def test_the_papers_method_in_one_sentence() -> None:
-    paper = {"frontier": [{"rollouts_per_problem": n} for n in (8, 8, 32, 512)]}
-    said = "By the paper's own method the best n goes 8, 32, 512."
+    rows = zip((8, 8, 32, 8), (1e3, 2e4, 5e4, 4e6), strict=True)
+    paper = {"frontier": [{"rollouts_per_problem": n, "from": at} for n, at in rows]}
+    said = ("By the paper's own method n = 8 is best at first, n = 32 from 50k, n = 8 from 4M "
+            "rollouts on.")  # fmt: skip
+    alone = {"frontier": paper["frontier"][:2], "unit": "gpu-hours"}
+    assert paper_sentence({"paper": alone}) == "By the paper's own method n = 8 is best throughout."
     assert paper_sentence({"paper": paper}) == said
     refused = paper_sentence({"paper": {"refused": "too few records."}})
     assert refused == "The paper's own method gives no answer here: too few records."

@@ -72,6 +72,24 @@ def test_slices_do_not_change_the_records(tmp_path, truth, slices):
     assert digest(tmp_path / "s", tmp_path / "x") == truth
 
 
+def test_a_run_is_evaluated_where_it_ends_and_no_slice_of_it(tmp_path):
+    # 200 rollouts are no point of the grid 32, 64, 128: before, its last 72 were never scored.
+    study = small_study(ns=(2,), rollouts=200, slices=(0.3, 1.0))
+    run_study(study, tmp_path, workers=0, settings=FAST)
+
+    def seen():
+        with Store(tmp_path) as store:
+            at = [int(x) for x in store.evaluations().rollouts_K]
+            return at, store.accounting().evaluation_rollouts
+
+    at, drawn = seen()
+    assert at == [0, 32, 64, 128, 200]
+    assert drawn == study.evaluation_rollouts  # what --dry-run said
+    # A longer budget goes on with the run, and keeps what was seen.
+    run_study(small_study(ns=(2,), rollouts=400), tmp_path, workers=0, settings=FAST)
+    assert seen()[0] == [0, 32, 64, 128, 200, 256, 400]
+
+
 @pytest.mark.long
 def test_every_run_finishes_a_slice_before_any_starts_the_next(tmp_path):
     study = small_study(ns=(2, 4, 8), seeds=(0, 1), slices=(0.25, 0.5, 1.0))

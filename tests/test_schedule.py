@@ -187,7 +187,7 @@ def test_what_is_trained_already_is_no_expense() -> None:
     rows = said(of({**d, "run_next": [step]}))
     assert "Nothing is left to train. To learn more (100 GPU-hours):" in rows
     rows = said(of({**d, "run_next": [step], "trained": None}))
-    head = "Before you spend (100 GPU-hours; so the run shrinks to "
+    head = "Before you spend (100 GPU-hours; leaves a run of "
     assert any(row.startswith(head) for row in rows)
 
 

@@ -97,7 +97,7 @@ def test_every_stream_of_a_study_is_its_own(tmp_path, monkeypatch):
         steps = [key[2] for key in by_use[Use.TRAINING] if key[0] == seed]
         assert steps == [1, 2, 3, 4, 5]
         evaluations = [key[2:] for key in by_use[Use.EVALUATION] if key[0] == seed]
-        assert evaluations == [(step, number) for step in (0, 1, 2, 4) for number in (0, 1)]
+        assert evaluations == [(step, number) for step in (0, 1, 2, 4, 5) for number in (0, 1)]
     assert [key[2] for key in by_use[Use.DIFFICULTY]] == [1, 2, 3]
     first = list(seen)
     seen.clear()

@@ -13,6 +13,7 @@ from isocompute.engines import problem_generators
 from isocompute.errors import InputError
 from isocompute.recipe import Recipe
 from isocompute.runner import calibrate, open_study, run_study
+from isocompute.runner.execute import slice_of
 from isocompute.store import Store
 from isocompute.study import Study, load_study
 from isocompute.study.cost import Calibration, study_cost
@@ -382,7 +383,10 @@ def test_the_number_of_evaluations_is_the_engines(n, rollouts, tmp_path):
         m for m in range(1, spec.allocation.steps + 1)
         if evaluation_index(m * batch, **grid) > evaluation_index((m - 1) * batch, **grid)
     ]  # fmt: skip
-    assert spec.evaluations == 1 + len(due)
+    last = spec.allocation.steps
+    assert spec.evaluations == 1 + len({*due, last})
+    slice_ = slice_of(spec, max(last // 3, 1))  # ends no run: the grid alone
+    assert slice_.evaluations == 1 + sum(m <= slice_.allocation.steps for m in {*due, last})
 
 
 def test_cost_before_the_first_rollout(tmp_path):

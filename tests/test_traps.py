@@ -354,7 +354,8 @@ def test_percent_is_never_guessed_and_never_mixed_with_fractions(scores: list[fl
         curve = load_curves(home, **asked, score_range=(0, 100), say=said.append)[0]
         assert curve.score_K.tolist() == pytest.approx(scores)
         assert curve.key == KEY
-        assert said[-1].endswith("scores of 0..100 are fitted in 0..1; a plan gives them as logged")
+        assert said[-1].endswith("scores of 0..100 are fitted in 0..1, which JSON holds; all "
+                                 "else is as logged")
         lines(home / "n8.jsonl", verl([min(1.0, s + 0.02) for s in scores]))
         with pytest.raises(InputError, match="one range must hold for all runs"):
             load_curves(home, **asked, score_range=(0, 100))

@@ -49,13 +49,19 @@ def recipe_said(d: Mapping[str, Any]) -> str:
     return ", ".join(words.get(name, name.replace("_", " ")) for name in d["recorded"])
 
 
-def recipe_unsaid(d: Mapping[str, Any], trainer: str) -> str:
-    """What the keys of a trainer hold that no run recorded; "" where a recipe is not the runs'."""
+def settings_kept(d: Mapping[str, Any]) -> str:
+    """Whose the settings of a plan are that logs hold in part; "" where none are from logs."""
     if not (told := recipe_said(d)):
         return ""
     if not {*TRAINED} & {*d["recorded"]}:
         return f"Of the recipe your logs hold only: {told}. Keep your own other settings."
-    said = "The recipe is your runs', by their logs; keep your own where no key stands here."
+    return "The recipe is your runs', by their logs; keep your own for what no key says."
+
+
+def recipe_unsaid(d: Mapping[str, Any], trainer: str) -> str:
+    """What the keys of a trainer hold that no run recorded; "" where a recipe is not the runs'."""
+    if not (said := settings_kept(d)) or not {*TRAINED} & {*d["recorded"]}:
+        return said
     ours = [] if "updates_per_batch" in d["recorded"] else ["One update per batch"]
     keys = d["trainer"].get(trainer, ())
     scheduled = any("sched" in key or "decay-style" in key for key in keys)

@@ -1,7 +1,7 @@
 """What stands beside the choice of a plan, in the same draws.
 
-Today's setting, a part of the budget, where the choice takes the lead, a check on the way of its
-run, passes over its problems, runs that it has already; each with its words.
+Today's setting, a part of the budget, where the choice takes the lead, passes over its problems,
+runs that it has already; each with its words.
 
 Shape legend: D draws, F candidates, J configurations, X budgets.
 """
@@ -28,13 +28,6 @@ from isocompute.errors import InputError
 from isocompute.model.prior import OCTAVES
 
 PARTS = {"half": 1 / 2, "tenth": 1 / 10}  # of a budget
-# Times what the choice was trained to. Half of it tells nothing new, twice of it costs twice as
-# much before a wrong trend shows.
-FURTHER = 2.0
-# A check must find a run that has stopped learning in so many of the cases. At half it would pass
-# most of those, at 0.95 few plans have a check before they end.
-POWER = 0.8
-_STEP = 1.1  # between the two budgets that give the slope of a curve
 _PLACES = 60  # budgets looked at between the two: 4% apart over a decade
 # A twelfth of the problems halves the n that is best (arXiv 2603.12151, section 5): a quarter is
 # worth a word; half of it would miss that case's milder kin, twice of it would name every subset.
@@ -174,61 +167,19 @@ def overtakes(q: Question, chosen: Configuration) -> dict[str, Any] | None:
     return {"x": from_, "at": known, "behind": behind, **fit.configurations[best]._asdict()}
 
 
-def lead_words(d: Mapping[str, Any]) -> str:
-    """One line of it; nothing where there is nothing to say."""
+def lead_words(d: Mapping[str, Any], room: float = 67) -> str:
+    """One line of it, why a plan differs from what leads in its data; "" where it does not."""
     found = d.get("overtakes")
     if not found or found["x"] is None:
         return ""
-    first, at = (f"{float(f'{found[name]:.2g}'):.12g}" for name in ("x", "at"))
-    n, unit = found["rollouts_per_problem"], unit_words(d["law"]["unit"])
-    unit = "" if unit == "rollouts" else f" {unit}"
-    other = f"n = {n}"
-    if n == d["rollouts_per_problem"]:
-        other = f"B_p = {found['problems_per_batch']}"
-    return (
-        f"from {compact(float(first))}{unit} on; at {compact(float(at))} {other} is "
-        f"{score_text(d, found['behind'])} ahead"
-    )
-
-
-def check_on_the_way(q: Question, chosen: Configuration) -> dict[str, Any] | None:
-    """The score that one evaluation of one run should have, where that finds a run that stalls.
-
-    At twice what is known of the choice, or at the first doubling from there at which a run that
-    stayed where its data end would fall below the interval in four of five cases.
-
-    Returns:
-        `x` in the unit of the fit, `rollouts`, `step`, `score` and its `interval`, which holds a
-        run's own luck and the noise of its evaluation. None where no such budget lies before the
-        plan's own.
-    """
-    fit = q.fit
-    known = max(fit.reached(chosen), fit.support[1])
-    now_D, x = fit.scores_of([chosen], known)[:, 0], FURTHER * known
-    stalled_D = fit.posterior.of_one_run(now_D, np.zeros_like(now_D), _STEP)
-    while x < q.x:
-        score_D, further_D = (fit.scores_of([chosen], at)[:, 0] for at in (x, x * _STEP))
-        run_D = fit.posterior.of_one_run(score_D, further_D - score_D, _STEP)
-        ends = interval(run_D, fit.level)
-        if (stalled_D < ends[0]).mean() >= POWER:
-            step = max(int(q.rollouts(chosen, x)) // chosen.batch_size, 1)
-            return {"x": x, "rollouts": step * chosen.batch_size, "step": step,
-                    "score": score_D.mean(), "interval": ends}  # fmt: skip
-        x *= FURTHER
-    return None
-
-
-def check_words(d: Mapping[str, Any], room: int = 67) -> str:
-    """One line of it, with the log's word for the score; nothing where there is none."""
-    if not (check := d.get("check")):
-        return ""
-    low, at = score_text(d, check["interval"][0]), f"at step {check['step']:,}"
-    key = (d.get("logged") or {}).get("key") or ""
-    text = f"below {low} {at} (expected: {score_text(d, check['score'])})"
-    short = "/".join(key.rsplit("/", 2)[-2:])
-    forms = [f"{name} {text}{end}" for name in (key, short) for end in ("; fit again", "")]
-    forms = forms if key else []
-    return next((one for one in forms if len(one) <= room), f"{text}; fit again")
+    first, at = (compact(float(f"{found[name]:.2g}")) for name in ("x", "at"))
+    n, unit = "rollouts_per_problem", unit_words(d["law"]["unit"])
+    other, own = (f"n = {one[n]}" for one in (found, d))
+    if other == own:
+        other, own = (f"B_p = {one['problems_per_batch']}" for one in (found, d))
+    ends = (", where all were last compared", ", where data end", "")
+    forms = [f"{other} led at {at} {unit}{end}; {own} leads from {first}" for end in ends]
+    return next((one for one in forms if len(one) <= room), forms[-1])
 
 
 def passes_of(q: Question, a: Allocation) -> tuple[dict[str, Any], list[Notice]]:

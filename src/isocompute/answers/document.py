@@ -18,6 +18,7 @@ from isocompute import __version__
 from isocompute.answers.best import expected_regret, interval
 from isocompute.answers.claims import compare_by
 from isocompute.answers.law import law_of_paths
+from isocompute.answers.logged import range_of
 from isocompute.answers.overfit import noise_scale
 from isocompute.answers.price import counted_in
 from isocompute.answers.reading import Best, Reading
@@ -25,7 +26,6 @@ from isocompute.answers.verdict import unbounded
 from isocompute.domain import Curve, Groups, documented
 from isocompute.domain.text import plain
 from isocompute.errors import RefusalError
-from isocompute.importers.scale import PLAIN
 from isocompute.intervals import draw_interval
 
 if TYPE_CHECKING:
@@ -48,7 +48,8 @@ def fit_document(fit: Fit, *, whole: bool = True) -> dict[str, Any]:
         "unit": lambda: fit.unit,
         "level": lambda: level,
         "verdict": lambda: fit.verdict._asdict(),
-        "provenance": lambda: provenance(fit) if whole else {"sources": fit.sources},
+        "provenance": lambda: provenance(fit) if whole else
+            {"sources": fit.sources, "score_range": list(range_of(fit.curves))},
         "curves": lambda: _curves(fit),
         "best": lambda: [best._asdict() for best in fit.best],
         "by_gpu_hours": lambda: _by_gpu_hours(fit),
@@ -192,7 +193,7 @@ def provenance(fit: Reading) -> dict[str, Any]:
         "n_points": sum(len(c.score_K) for c in fit.curves),
         "n_missing": sum(c.n_missing for c in fit.curves),
         "evaluation_noise_phi": noise_scale(fit.curves),
-        "score_range": list(next((r for c in fit.curves if (r := c.score_range) != PLAIN), PLAIN)),
+        "score_range": list(range_of(fit.curves)),
         "selection": fit.posterior.select,
         "draws": fit.draws,
         "seed": fit.seed,

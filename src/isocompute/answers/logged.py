@@ -1,15 +1,23 @@
-"""Scores of a plan as its trainer logs them.
+"""Scores of a fit or plan as its trainer logs them.
 
 Everything is fitted in 0..1. What a person holds against a log must be in the log's own units.
+
+Shape legend: K evaluations of a run.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from isocompute.answers.reading import Reading
+from isocompute.domain import Curve
+
+FloatArray = NDArray[np.float64]
 
 PLAIN = (0.0, 1.0)
 # Entries of a plan, and of the rows in it: scores, and differences of scores.
@@ -18,11 +26,42 @@ _LOST = ("expected_regret", "lost", "behind", "gain", "gain_interval")
 # Rows whose `score` or `interval` is a difference.
 _OF_A_DIFFERENCE = {"gain": ("score", "interval"), "half": ("interval",), "tenth": ("interval",),
                     "runner_up": ("interval",)}  # fmt: skip
+# Entries of a fit: scores, differences of scores, and the entries of rows.
+_SCORE, _DIFFERENCE = "score", "difference"
+_OF_BEST = {"score": _SCORE, "score_interval": _SCORE, "expected_regret": _DIFFERENCE}
+_OF_PAIRS = {"scores": {"score": _SCORE, "interval": _SCORE}}
+_OF_SPREAD = {**_OF_PAIRS, "spread": _DIFFERENCE, "interval": _DIFFERENCE, "noise": _DIFFERENCE}
+_OF_BINS = {"bin_width": _DIFFERENCE, "curves": {"floor": _SCORE, "ceiling": _SCORE}}
+_OF_FIT: Mapping[str, Any] = {
+    "curves": {
+        "floor": _SCORE, "floor_interval": _SCORE, "ceiling": _SCORE, "ceiling_interval": _SCORE,
+        "at": {"score": _SCORE, "interval": _SCORE},
+    },
+    "best": _OF_BEST,
+    "by_gpu_hours": _OF_BEST,
+    "neighbours": {"score": _SCORE, "interval": _SCORE, "gain": _DIFFERENCE,
+                   "gain_interval": _DIFFERENCE},
+    "frontier": {"score_from": _SCORE, "score_to": _SCORE},
+    "law": {"at": {"expected_regret": _DIFFERENCE}},
+    "law_problems_per_batch": {"at": {"expected_regret": _DIFFERENCE}},
+    "direction": {"equal_batch": _OF_PAIRS},
+    "paper": {**_OF_BINS, "by_bin_width": _OF_BINS},
+    "backtest": {
+        "mae_model": _DIFFERENCE, "mae_best_so_far": _DIFFERENCE, "excess": _DIFFERENCE,
+        "rules": _DIFFERENCE,
+        "rows": {"predicted": _SCORE, "interval": _SCORE, "best_so_far": _SCORE,
+                 "observed": _SCORE},
+    },
+    "spread": {"problems_per_batch": _OF_SPREAD, "rollouts_per_problem": _OF_SPREAD},
+    "train_test": {"gap_at_peak": _DIFFERENCE, "gap": _DIFFERENCE, "validation_lost": _DIFFERENCE},
+    "probabilities": {"regret": _DIFFERENCE},
+    "best_n": {"score": _SCORE},
+}  # fmt: skip
 
 
-def range_of(fit: Reading) -> tuple[float, float]:
+def range_of(curves: Sequence[Curve]) -> tuple[float, float]:
     """What scores could be where they were read."""
-    return next((c.score_range for c in fit.curves if c.score_range != PLAIN), PLAIN)
+    return next((c.score_range for c in curves if c.score_range != PLAIN), PLAIN)
 
 
 def key_of(fit: Reading) -> str:
@@ -31,15 +70,21 @@ def key_of(fit: Reading) -> str:
     return keys.pop() if len(keys) == 1 else ""
 
 
+def span_of(d: Mapping[str, Any]) -> float:
+    """How far apart the lowest and the highest score are where those of a fit were read."""
+    low, high = (d.get("provenance") or {}).get("score_range") or PLAIN
+    return float(high - low)
+
+
 def in_logs(fit: Reading, value: float) -> float:
     """A score in 0..1 as the trainer logs it."""
-    low, high = range_of(fit)
+    low, high = range_of(fit.curves)
     return low + (high - low) * value
 
 
 def logged(fit: Reading, d: Mapping[str, Any]) -> dict[str, Any]:
     """The entry `logged` of a plan: what is held against the log, in its units."""
-    entry = {"key": key_of(fit), "range": list(range_of(fit))}
+    entry = {"key": key_of(fit), "range": list(range_of(fit.curves))}
     shown = as_logged({**d, "logged": entry})
     check = shown["check"] or {}
     return {
@@ -47,6 +92,40 @@ def logged(fit: Reading, d: Mapping[str, Any]) -> dict[str, Any]:
         "predicted_score_interval": shown["predicted_score_interval"],
         "check_score": check.get("score"), "check_interval": check.get("interval"),
     }  # fmt: skip
+
+
+def logged_scores(curve: Curve) -> FloatArray:
+    """Scores of a run as they were logged, (K,)."""
+    low, high = curve.score_range
+    return np.asarray(low + (high - low) * np.asarray(curve.score_K, dtype=np.float64))
+
+
+def fit_as_logged(d: Mapping[str, Any]) -> dict[str, Any]:
+    """A fit whose scores, and differences of scores, are in the units of the log: what is shown.
+
+    >>> fit = {"best": [{"score": 0.6, "interval": [4, 8], "expected_regret": {"4": 0.1}}],
+    ...        "provenance": {"score_range": [-1, 1]}}
+    >>> shown = fit_as_logged(fit)["best"][0]
+    >>> round(shown["score"], 3), shown["interval"], shown["expected_regret"]
+    (0.2, [4, 8], {'4': 0.2})
+    """
+    ends = (d.get("provenance") or {}).get("score_range") or PLAIN
+    low, high = (float(end) for end in ends)
+    if (low, high) == PLAIN:
+        return dict(d)
+
+    def moved(value: Any, by: Any) -> Any:
+        if isinstance(value, Mapping):
+            of = by if isinstance(by, Mapping) else dict.fromkeys(value, by)
+            return {k: moved(v, of[k]) if k in of else v for k, v in value.items()}
+        if isinstance(value, list | tuple):
+            return [moved(one, by) for one in value]
+        if isinstance(by, Mapping) or isinstance(value, bool | str) or value is None:
+            return value
+        return (high - low) * value + (low if by == _SCORE else 0.0)
+
+    found: dict[str, Any] = moved(d, _OF_FIT)
+    return found
 
 
 def as_logged(d: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -76,11 +155,12 @@ def as_logged(d: Mapping[str, Any]) -> Mapping[str, Any]:
     alone = {k: d[k] for k in (*_SCORES, *_LOST) if k in d and k != "gain"}
     steps = [{**one, **{k: moved(one.get(k), 0.0) for k in ("gain", "lost")}}
              for one in d.get("run_next") or ()]  # fmt: skip
-    guesses = [row(one) for one in d.get("neighbours") or ()]
-    return {**d, **row(alone), **rows, "neighbours": guesses, "run_next": steps}
+    listed = {k: [row(one) for one in d.get(k) or ()] for k in ("neighbours", "after_checks")}
+    return {**d, **row(alone), **rows, **listed, "run_next": steps}
 
 
 def score_text(d: Mapping[str, Any], value: float, sign: str = "") -> str:
     """A score of a plan in words: three decimals of 0..1, one of percent."""
     low, high = (d.get("logged") or {}).get("range") or PLAIN
-    return f"{value:{sign}.{max(3 - round(math.log10(high - low)), 0)}f}"
+    digits = max(3 - round(math.log10(high - low)), 0)
+    return f"{round(value, digits) + 0.0:{sign}.{digits}f}"  # no minus before nothing

@@ -19,7 +19,6 @@ from isocompute.answers.around import (
 from isocompute.answers.assumed import assumptions
 from isocompute.answers.beside import (
     PARTS,
-    check_on_the_way,
     gain_over_today,
     overtakes,
     part_of_the_budget,
@@ -33,6 +32,7 @@ from isocompute.answers.fit import Fit, Fix, Select, fit_sweep
 from isocompute.answers.frontier import SAME_END
 from isocompute.answers.logged import in_logs, logged
 from isocompute.answers.machines import on_gpus, scaled_notices, wall_clock
+from isocompute.answers.on_the_way import after_checks, check_on_the_way
 from isocompute.answers.paper import printed_law
 from isocompute.answers.prescribe import Question, prescribe, smaller_budget
 from isocompute.answers.price import PAID_IN, in_unit, priced, unit_paid_in
@@ -342,6 +342,7 @@ def _answer(q: Question) -> Plan:
             repeats=int(max(fit.posterior.n_runs_J)), worth=partial(stakes, q, found)),
         **documented(notices),
     }  # fmt: skip
+    document["after_checks"] = after_checks(q, chosen, document)
     document["logged"] = logged(fit, document)
     return Plan(allocation=a, document=plain(document))
 
@@ -360,7 +361,7 @@ def _frame(of: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "version": 2, **dict.fromkeys(_UNKNOWN), "recipe": recipe.to_dict(),
         "learning_rate_from": "study" if of["recipe"] else PUBLISHED_MODEL,
-        "recorded": [], "asked": [], "assumes": [],
+        "recorded": [], "asked": [], "assumes": [], "after_checks": [],
         "difficulty": of["difficulty"], "law": law,
         "cost": {**nothing, "at_least": nothing, "source": {}},
         "rules": {}, "neighbours": [], "trainer": {}, "trainer_units": {},

@@ -145,7 +145,7 @@ def prescribe(q: Question) -> Prescription:
     if ran:
         share = best.probability_best(score_DF[:, ran, None])[:, 0]
         contended = best.confidence_set(share, n_F[ran], fit.level)
-        notes += open_choice(fit, contended, good, len({*n_F[ran].tolist()}), q.x)
+        notes += open_choice(fit, contended, [n], len({*n_F[ran].tolist()}), q.x)
     others = [f for f in ran if n_F[f] != n]
     second = max(others, key=lambda f: mean_F[f], default=None)
     answers = {

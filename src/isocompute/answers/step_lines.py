@@ -76,21 +76,34 @@ def with_checks(d: Mapping[str, Any], steps: Sequence[Mapping[str, Any]], most: 
         steps: some of its checks.
         most: how many units it may be said in.
     """
-    paid = [one for one in steps if one.get("rollouts")]
-    if not paid:
+    if not (paid := [one for one in steps if one.get("rollouts")]):
         return ""
-    total = _summed([one.get("cost") or {} for one in paid])
-    spent = sum(one["rollouts"] for one in paid)
+    total, spent = _together(paid)
     # Of tokens there is no need beside hours and money.
     shown = {**total, "tokens": None} if total["gpu_hours"] is not None else total
     said = ", ".join(amounts(shown)[:most]) or takes(spent)
     # How much a gauge of unknown problems samples is not known.
     open_ = any(one.get("settles") == "difficulty_assumed" and one not in paid for one in steps)
-    share = _times(d, total, spent)
-    left = _two_digits((1 - share) * (d.get("steps") or 0))
-    less = f"; so the run shrinks to {left:,} steps" if left else "; nothing is left for the run"
-    shows = not d.get("trained") and share >= _SHOWS
-    return f"{'at least ' * open_}{said}{less * shows}"
+    left = steps_left(d, steps)
+    less = "; nothing is left for the run" if left == 0 else ""
+    if left:
+        less = f"; leaves a run of {left:,} steps"
+        row = next((row for row in d.get("after_checks") or () if row["steps"] == left), None)
+        less += "" if row is None else f", score {score_text(d, row['predicted_score'])}"
+    return f"{'at least ' * open_}{said}{less}"
+
+
+def steps_left(d: Mapping[str, Any], steps: Sequence[Mapping[str, Any]]) -> int | None:
+    """Steps that some checks leave of the run of a plan, to two digits; None: all that shows."""
+    paid = [one for one in steps if one.get("rollouts")]
+    if d.get("trained") or not paid or (share := _times(d, *_together(paid))) < _SHOWS:
+        return None
+    return _two_digits((1 - share) * (d.get("steps") or 0))
+
+
+def _together(paid: Sequence[Mapping[str, Any]]) -> tuple[dict[str, Any], float]:
+    """Cost and rollouts of steps that have some."""
+    return _summed([one.get("cost") or {} for one in paid]), sum(one["rollouts"] for one in paid)
 
 
 def _two_digits(value: float) -> int:
@@ -135,7 +148,7 @@ def step_lines(
     if not rows:
         return []
     totals = [with_checks(d, steps[:shown], most) for most in (2, 1)]
-    totals.append(totals[-1].partition(";")[0])
+    totals += [totals[-1].partition(", score")[0], totals[-1].partition(";")[0]]
     head = "Nothing is left to train. To learn more" if d.get("trained") else "Before you spend"
     heads = [f"{head}{f' ({one})' if one else ''}:" for one in totals]
     return [next((head for head in heads if len(head) <= WIDTH), heads[-1]), *rows]

@@ -1,4 +1,4 @@
-"""Several n that are not told apart at a budget: which of them to take."""
+"""Several n that are not told apart at a budget: the plan's, and which other to think of."""
 
 from __future__ import annotations
 
@@ -11,28 +11,31 @@ from isocompute.answers.steps import ALIKE
 
 
 def not_told_apart(q: Question, found: Prescription) -> dict[str, Any] | None:
-    """Where several n may be best, those, and one to take: today's, else the cheapest.
+    """Where several n may be best, those, the one to take, which is the plan's, and another.
 
     Returns:
-        `rollouts_per_problem`, `take`, and `why`: "today", "cheapest", or "any" where they cost
-        alike or nobody knows what they cost. None where they are told apart.
+        `rollouts_per_problem`, `take`, `other` (None: there is none), and `why` that one: "today",
+        "cheapest", or "any" where they cost alike or nobody knows what they cost. None where they
+        are told apart.
     """
     open_ = next((one for one in found.notices if one.code == "n_not_told_apart"), None)
     if open_ is None:
         return None
     chosen, n = found.configuration, sorted({c.rollouts_per_problem for c, _ in open_.trains})
     now = None if q.current is None else today(q, chosen.problems_per_batch).rollouts_per_problem
-    if now in n:
-        return {"rollouts_per_problem": n, "take": now, "why": "today"}
+    take = chosen.rollouts_per_problem
+    if now in n and now != take:
+        return {"rollouts_per_problem": n, "take": take, "other": now, "why": "today"}
     cost = {c: q.cost(c, q.rollouts(c))["gpu_hours"] for c, _ in open_.trains}
-    take, why = chosen.rollouts_per_problem, "any"
+    least, why = take, "any"
     if None not in cost.values() and min(cost.values()) < (1 - ALIKE) * max(cost.values()):
-        take, why = min(cost, key=lambda c: cost[c]).rollouts_per_problem, "cheapest"
-    return {"rollouts_per_problem": n, "take": take, "why": why}
+        least, why = min(cost, key=lambda c: cost[c]).rollouts_per_problem, "cheapest"
+    other = None if least == take else least
+    return {"rollouts_per_problem": n, "take": take, "other": other, "why": why}
 
 
 def open_words(d: Mapping[str, Any], room: int = 67) -> str:
-    """That several n may be best, and which of them to take; "" where one is.
+    """That several n may be best, and which to think of beside the plan's; "" where one is best.
 
     Of the sweep of another model that is the lesser doubt.
     """
@@ -40,8 +43,8 @@ def open_words(d: Mapping[str, Any], room: int = 67) -> str:
     if not found or any(one["code"] == "law_of_another_model" for one in d["notices"]):
         return ""
     n = [*map(str, found["rollouts_per_problem"])]
-    take = {"today": f"today's {found['take']} may be best, too",
-            "cheapest": f"n = {found['take']} is the cheapest",
+    take = {"today": f"today's {found['other']} may be best, too",
+            "cheapest": f"n = {found['other'] or found['take']} is the cheapest",
             "any": "any of them may be best"}[found["why"]]  # fmt: skip
     forms = [f"{which} are not told apart: {take}" for which in (
         f"{', '.join(n[:-1])} and {n[-1]}", f"{len(n)} n from {n[0]} to {n[-1]}")]  # fmt: skip

@@ -15,6 +15,7 @@ import numpy as np
 from isocompute.answers.claims import confounded
 from isocompute.answers.confounds import confounds
 from isocompute.answers.law import NOTHING
+from isocompute.answers.logged import range_of
 from isocompute.answers.overfit import Windows, falls, noise_scale, windows_of
 from isocompute.answers.reading import Reading
 from isocompute.domain import Configuration, Effort, Notice, notice, ordered
@@ -164,8 +165,10 @@ def open_choice(
     end = min(at, fit.support[1])
     trains = {c: 2 * fit.buys(c, end) for c in at_their_best(fit, contended, at)}
     either = " or ".join(map(str, good))
+    # Behind "take n = 16 or 32" the word "each" would be read as these two.
+    every = "both" if len(contended) == 2 else f"all {len(contended)} n"
     return [notice("n_not_told_apart", trains=trains, which=list(contended), good=either, at=at,
-                   unit=fit.unit)]  # fmt: skip
+                   unit=fit.unit, all_of_them=every)]  # fmt: skip
 
 
 def unbounded(fit: Reading) -> list[Configuration]:
@@ -201,6 +204,12 @@ def _on(fit: Reading, which: Sequence[Configuration]) -> dict[str, Any]:
     return {"which": named(fit, which), "to": to, "unit": fit.unit, "trains": trains}
 
 
+def _span(fit: Reading) -> float:
+    """How far apart the lowest and the highest score are in the log."""
+    low, high = range_of(fit.curves)
+    return high - low
+
+
 def _learned(fit: Reading) -> Iterator[Notice]:
     """Whether the runs learned, by their scores alone."""
     of = windows_of(fit.curves, fit.unit)
@@ -213,7 +222,7 @@ def _learned(fit: Reading) -> Iterator[Notice]:
                      trains={first: fit.trained(first) / 4})  # fmt: skip
     elif not any(w.rises for w in of.values()):
         seen = [SURE * w.error(0, -1) for w in of.values()]
-        yield notice("scores_flat", seen=min(seen, default=0.0))
+        yield notice("scores_flat", seen=_span(fit) * min(seen, default=0.0))
 
 
 def _fallen(of: Mapping[Configuration, Windows]) -> list[Configuration]:
@@ -338,7 +347,8 @@ def _runs(fit: Fit) -> Iterator[Notice]:
             Configuration(r["problems_per_batch"], r["rollouts_per_problem"]) for r in over
         )
         at = {"at": worst["from"], "unit": fit.unit}
-        yield notice("overfitting", which=of_over, lost=worst["validation_lost"], **at)
+        yield notice("overfitting", which=of_over, lost=_span(fit) * worst["validation_lost"],
+                     **at)  # fmt: skip
     if open_ := names(unbounded(fit)):
         yield notice("ceiling_unbounded", which=open_)
     if not shared:

@@ -9,7 +9,7 @@ from typing import Any
 
 from isocompute.answers.around import known_words
 from isocompute.answers.assumed import recipe_unsaid, unsaid_of_runs
-from isocompute.answers.beside import check_words, lead_words, less_words, passes_words
+from isocompute.answers.beside import lead_words, less_words, passes_words
 from isocompute.answers.cost_words import (
     TO_TRAIN,
     cost_words,
@@ -18,6 +18,7 @@ from isocompute.answers.cost_words import (
 )
 from isocompute.answers.logged import as_logged, score_text
 from isocompute.answers.machines import clock_words
+from isocompute.answers.on_the_way import check_words
 from isocompute.answers.step_lines import checks, step_lines, too_dear_lines, wrapped
 from isocompute.answers.steps import OF_THE_SWEEP, WIDTH, plain_rate
 from isocompute.answers.tied import open_words

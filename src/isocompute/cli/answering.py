@@ -38,6 +38,7 @@ def fit(options: Options) -> int:
     from isocompute.allocation import Rates
     from isocompute.answers import fit_sweep
     from isocompute.answers.claims import best_n_rows
+    from isocompute.answers.logged import fit_as_logged
     from isocompute.cli.evidence import best_n_lines
     from isocompute.cli.fit_full import full_lines
     from isocompute.cli.fit_short import fit_lines
@@ -70,7 +71,8 @@ def fit(options: Options) -> int:
     write_json(document, options.json)
     again = repeated(options)
     lines = full_lines if options.full else fit_lines
-    more = [] if options.full else best_n_lines(rows)
+    shown = fit_as_logged(document).get("best_n", ()) if rows else ()
+    more = [] if options.full else best_n_lines(shown)
     show([*lines(document, again), *more], quiet=options.json == "-")
     return 0
 
@@ -90,6 +92,7 @@ def _metrics(options: Options) -> Sequence[str | None]:
 def _fit_by_the_paper(options: Options, sources: list[str]) -> int:
     """The published method alone, under its own name."""
     from isocompute.answers import paper_fit, select_curves
+    from isocompute.answers.logged import range_of
     from isocompute.answers.paper import BIN_WIDTH
     from isocompute.cli.fit_full import paper_lines
     from isocompute.sources import load_curves
@@ -105,7 +108,7 @@ def _fit_by_the_paper(options: Options, sources: list[str]) -> int:
         "setting": setting,
         "metric": curves[0].metric or "score",
         "unit": options.unit or "rollouts",
-        "provenance": {"sources": sources},
+        "provenance": {"sources": sources, "score_range": list(range_of(curves))},
         "paper": found.to_dict(),
     }
     write_json(document, options.json)

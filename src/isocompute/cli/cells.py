@@ -24,7 +24,9 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]], left: int = 0) -
 
 def number(value: float | None, digits: int = 3) -> str:
     """Fixed digits, or "?" for what could not be estimated."""
-    return "?" if value is None or not math.isfinite(value) else f"{value:.{digits}f}"
+    if value is None or not math.isfinite(value):
+        return "?"
+    return f"{round(value, digits) + 0.0:.{digits}f}"  # no minus before nothing
 
 
 def span(interval: Sequence[float | None] | None, digits: int = 3) -> str:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from isocompute.answers.logged import fit_as_logged
 from isocompute.answers.words import n_words
 from isocompute.cli.cells import indented, number, span, table, wrapped
 from isocompute.cli.evidence import (
@@ -28,8 +29,9 @@ _LISTED = 6
 
 def full_lines(document: Row, options: str = "") -> list[str]:
     """The short answer, then all of the `fit --json` document that people read."""
-    unit, other = document["unit"], document["law_problems_per_batch"]
     lines = [*fit_lines(document, options, pointers=False), "", "Curves:"]
+    document = fit_as_logged(document)
+    unit, other = document["unit"], document["law_problems_per_batch"]
     lines += indented(_curve_table(document["curves"], unit))
     lines += group_lines(document["curves"])
     lines += ["", f"Frontier, by {unit_words(unit)}:"]
@@ -52,6 +54,7 @@ def full_lines(document: Row, options: str = "") -> list[str]:
 
 def paper_lines(document: Row) -> list[str]:
     """What `fit --method paper` prints: the published method's answers, under its own name."""
+    document = fit_as_logged(document)
     said = document["paper"]
     curves = said["curves"]
     rows = [

@@ -7,6 +7,7 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from isocompute.answers.logged import fit_as_logged
 from isocompute.answers.words import n_words, others_words, span_words
 from isocompute.cli.cells import WIDTH
 from isocompute.domain.text import at_least_fold, compact, fold, pasted, unit_words
@@ -26,10 +27,11 @@ def fit_lines(document: Row, options: str = "", *, pointers: bool = True) -> lis
     """The `fit --json` document in at most 14 lines of 80 columns.
 
     Args:
-        document: of a `Fit`.
+        document: of a `Fit`; its scores are shown as they were logged.
         options: how the source was read, for the commands that come next.
         pointers: also where more stands.
     """
+    document = fit_as_logged(document)
     source = _source(document) + (f" {options}" if options else "")
     best = [b for b in document["best"] if not b["extrapolated"]]
     answer = [

@@ -68,8 +68,7 @@ class Sweep:
 
     def evaluation_rollouts(self, n: int) -> int:
         """Rollouts that the evaluations of one run draw; not part of its compute."""
-        grid = _grid(self, n)
-        return (1 + int((grid <= self.steps(n)).sum())) * self.evaluated * SAMPLES
+        return len(evaluated_at(self, n)) * self.evaluated * SAMPLES
 
     @property
     def evaluations(self) -> int:

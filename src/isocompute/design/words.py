@@ -15,6 +15,7 @@ Row = Mapping[str, Any]
 WIDTH, LINES = 80, 12
 _LABEL = 8  # columns of the names at the left
 _SEEN, _NO_ERROR = 0.005, 0.0005  # what rounds to 0% and to 0.000 is not printed
+_MUCH = 0.02  # of the budget: more evaluation than that is told apart from training
 _MODEL = "Qwen2.5-7B"  # of the shipped sweeps
 # In lines of their own.
 _SAID = ("no_sweep", "passes_over_data", "stand_ins", "prior_alone", "difficulty_of_file",
@@ -96,8 +97,8 @@ def _recipe(d: Row, *, brief: bool = False) -> list[str]:
 def _cost_rows(d: Row) -> list[str]:
     final = d["final"]
     if d["answer"] == "no_sweep":
-        evaluated = f"and {compact(final['evaluation_rollouts'])} for evaluation"
-        said = ", ".join(_paid(d, final)) or evaluated
+        more = f"{compact(final['evaluation_rollouts'])} rollouts more to evaluate"
+        said = ", ".join(_paid(d, final)) or more
         return _row("Cost", f"{said}{_rate(d, final)}{_total(d)}")
     return [
         *_row("Cost", f"at most {_cost(d, d['sweep'])} ({_share(d['sweep'])})"),
@@ -317,7 +318,10 @@ def _worth(d: Row) -> str:
     after, none, across = worth["after"], worth["without"], worth.get("across_models")
     if d["answer"] != "sweep":
         listed = ", ".join(map(str, sweep["rollouts_per_problem"]))
-        took = _drawn(d, {**sweep, "hours": None}).replace(" of the budget", "")
+        took = _drawn(d, {**sweep, "hours": None})
+        if sweep["evaluation_share"] >= _MUCH:  # else a reader takes all of it for --spend
+            took = ", ".join([*_paid(d, {**sweep, "hours": None})[-1:], _share(sweep)])
+        took = took.replace(" of the budget", "")
         other = f"with a sweep of n = {listed} ({took}), {_too_little(d)}"
         if across is not None:
             why = _too_little(d).replace("which", "it", 1).replace("whose", "its", 1)

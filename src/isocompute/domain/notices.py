@@ -89,7 +89,7 @@ TABLES: Mapping[str, Mapping[str, Template]] = {
             "Train two of the n at a second B_p{takes}."),
         "n_not_told_apart": _caution(
             "n = {which} are not told apart at {at:k} {unit}: any of them may be best.",
-            "Take n = {good}, or train two more seeds of each{takes}."),
+            "Take n = {good}, or train two more seeds of {all_of_them}{takes}."),
         "optimum_at_edge": _caution(
             "The best n at {at:k} {unit} is {n}, the {end} tested: the true best may lie beyond.",
             "Train n = {beyond} once{takes}."),

@@ -157,7 +157,7 @@ class Engine(Protocol):
     def run(self, spec: RunSpec, resume: Path | None, sink: Sink) -> None:
         """Train from the start, or from the files of the checkpoint `resume`, to `spec.steps`.
 
-        Evaluates at step 0 and whenever `evaluation_index` rises, and checkpoints after each
-        of these evaluations and at the end (and more often if it likes). Deterministic given
+        Evaluates at step 0 and after each step at which `spec.is_evaluated`, and checkpoints after
+        each of these evaluations and at the end (and more often if it likes). Deterministic given
         the specification: a resumed run equals the uninterrupted one.
         """

@@ -32,7 +32,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from isocompute.allocation import evaluation_index
 from isocompute.engines.base import EvaluationRecord, Sink, StepRecord
 from isocompute.engines.options import read_options, require_batch
 from isocompute.errors import InputError
@@ -226,14 +225,10 @@ class SimulatorEngine:
         else:
             _evaluate(spec, policy, 0, sink)
             _save(policy, 0, sink)
-        grid = {"per_octave": spec.evaluations_per_octave, "first": spec.first_evaluation}
-        batch = spec.allocation.batch_size
         while step < spec.allocation.steps:
             step += 1
             _train(spec, policy, step, sink)
-            due = evaluation_index(step * batch, **grid) > evaluation_index(
-                (step - 1) * batch, **grid
-            )
+            due = spec.is_evaluated(step)
             if due:
                 _evaluate(spec, policy, step, sink)
             if due or step == spec.allocation.steps or sink.wants_checkpoint:

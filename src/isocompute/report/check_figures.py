@@ -8,6 +8,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 
+from isocompute.answers.logged import fit_as_logged
 from isocompute.errors import InputError
 from isocompute.report.canvas import budget_axis, canvas, end_labels, house
 from isocompute.report.reading import metric_of, pair_of, styles_of
@@ -75,7 +76,7 @@ def loss_by_n(fit: Fit, *, title: str = "What the wrong n costs") -> Figure:
     Raises:
         InputError: if fewer than two budgets were compared.
     """
-    document = fit.document
+    document = fit_as_logged(fit.document)
     x, lost, pairs = _draws(document, "regret")
     figure, axes = canvas(title, setting_name(document))
     styles = styles_of(fit)
@@ -119,7 +120,7 @@ def backtest(fit: Fit, *, title: str = "Predictions for budgets not seen") -> Fi
     Raises:
         InputError: if the sweep was too short for a back-test.
     """
-    document = fit.document
+    document = fit_as_logged(fit.document)
     rows = (document.get("backtest") or {}).get("rows") or []
     if not rows:
         raise InputError(

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from isocompute.answers.best import AS_GOOD
+from isocompute.answers.logged import span_of
 from isocompute.domain.text import compact
 from isocompute.report.words import RULES, Document, budget_unit, chance, interval, score
 
@@ -24,7 +26,7 @@ def fit_tables(document: Document) -> list[Table]:
     """Tables of one fit, each {"caption", "head", "rows", "note"}; those without rows are left out.
 
     Args:
-        document: the `fit --json` document.
+        document: the `fit --json` document, its scores as they were logged.
     """
     spread, unit = document.get("spread") or {}, budget_unit(document)
     batches = (document.get("direction") or {}).get("equal_batch") or []
@@ -34,7 +36,8 @@ def fit_tables(document: Document) -> list[Table]:
             (unit[:1].upper() + unit[1:], "Best n", "Interval", "Still in contention", "As good",
              "Chosen", "Score"),
             [_best_row(row) for row in _sample(document.get("best") or [], 9)],
-            "Interval: of the best n. As good: expected loss below 0.002 against the chosen pair.",
+            "Interval: of the best n. As good: expected loss below "
+            f"{AS_GOOD * span_of(document):g} against the chosen pair.",
         ),
         _table(
             "What other rules would have lost in the back-test",
@@ -57,7 +60,8 @@ def fit_tables(document: Document) -> list[Table]:
         ),
         _table(
             "Train minus validation, success per rollout",
-            ("n", "Bₚ", "Gap at the best", "Gap now", "Best at", "Validation lost", "Verdict"),
+            ("n", "Bₚ", "Gap at the best", "Gap now", f"Best at, {unit}", "Validation lost",
+             "Verdict"),
             [_gap_row(row) for row in document.get("train_test") or []],
         ),
     ]  # fmt: skip

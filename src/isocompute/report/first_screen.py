@@ -9,11 +9,17 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
 from isocompute.answers.around import PUBLISHED_MODEL, known_words
-from isocompute.answers.assumed import recipe_said
-from isocompute.answers.beside import check_words, lead_words, less_words, passes_words
-from isocompute.answers.cost_words import other_amounts, paid_words, source_words
+from isocompute.answers.assumed import settings_kept
+from isocompute.answers.beside import lead_words, less_words, passes_words
+from isocompute.answers.cost_words import (
+    is_training_alone,
+    other_amounts,
+    paid_words,
+    source_words,
+)
 from isocompute.answers.logged import as_logged, score_text
 from isocompute.answers.machines import clock_words
+from isocompute.answers.on_the_way import check_words
 from isocompute.answers.step_lines import checks, in_full, step_cost, with_checks
 from isocompute.answers.steps import plain_rate
 from isocompute.answers.tied import open_words
@@ -71,6 +77,7 @@ def answer(
         "first": _do_first(document),
         "first_head": "Do first" if plan is None or refusal else "To learn more"
         if plan.get("trained") else "Checks before you spend",
+        "together": "",
         "strip": None,
         "picture": None if refusal else picture,
         "facts": [],
@@ -113,13 +120,12 @@ def _plan(fit: Document | None, plan: Document) -> Section:
         ("n", open_words(plan)),
         ("As good", f"n = {', '.join(equals)}" if equals else ""),
         ("Runner-up", "" if equals else runner_up_words(plan)),
-        ("Best", lead_words(plan)),
+        ("Best", lead_words(plan, math.inf)),
         ("For less", less_words(plan)),
         ("Stop if", check_words(plan)),
         ("Learning rate", _learning_rate(plan)),
-        ("Other settings", "keep your own" if recipe_said(plan) else ""),
+        ("Other settings", settings_kept(plan)),
         ("Cost", _cost(plan.get("cost") or {}, clock_words(plan))),
-        ("Checks", _with_checks(plan)),
         ("Budget", _beyond(plan)),
         ("Data", passes_words(plan) or words.passes(plan.get("passes_over_data"))),
     ]
@@ -129,6 +135,7 @@ def _plan(fit: Document | None, plan: Document) -> Section:
         "lead": f"{_spent(plan)} rollouts in all. {_ROLLOUT}{known}"
         + (f" {have[0].upper()}{have[1:]}." if (have := trained_words(plan)) else ""),
         "strip": _strip(fit, plan, n),
+        "together": _with_checks(plan),
         "facts": [fact for fact in facts if fact[1]],
         "recipe": _recipe(plan),
         "changes": words.changes(fit, plan),
@@ -214,9 +221,9 @@ def _about(fit: Document | None) -> str:
 
 
 def _scale(fit: Document) -> str:
-    """That scores are shown on another scale than they were read in; "" where they are not."""
+    """What scores may be, where that is not 0 to 1; "" where it is."""
     low, high = (fit.get("provenance") or {}).get("score_range") or (0, 1)
-    said = f" Figures show scores of {low:g} to {high:g} as 0 to 1."
+    said = f" Scores may be {low:g} to {high:g}, as logged."
     return "" if (low, high) == (0, 1) else said
 
 
@@ -316,6 +323,7 @@ def _cost(cost: Document, clock: str) -> str:
     # Why it is a range stands among the notes: here it would take a second line.
     whose = source_words(cost, trend=False).replace("your runs' times", "measured")
     said = ", ".join(parts) + (f" ({whose})" if whose else "")
+    said += "; evaluations and checkpoints come on top" if is_training_alone(cost) else ""
     return said or "not known; give --rollouts-per-gpu-hour"
 
 

@@ -24,6 +24,7 @@ import jinja2
 from markupsafe import Markup, escape
 
 from isocompute import __version__
+from isocompute.answers.logged import as_logged, fit_as_logged
 from isocompute.domain.text import plain, visible
 from isocompute.errors import InputError
 from isocompute.files import write_text
@@ -106,13 +107,16 @@ def plain_context(
 ) -> dict[str, Any]:
     """What the template writes as words and tables, every text made visible."""
     hidden: dict[str, Any] = words.redact(plan) if plan is not None else {}
-    thumbnail = picture(fits[0][1], hidden or None) if fits else None
+    thumbnail = picture(fits[0][1], as_logged(hidden) or None) if fits else None
     notices = sections.notices(fits, hidden or None, view)
     cautions = sum(len(group["rows"]) for group in notices if group["level"] == "caution")
     context: dict[str, Any] = plain(
         {
             "answer": answer(
-                fits[0][1].document if fits else None, hidden or None, thumbnail, cautions
+                fit_as_logged(fits[0][1].document) if fits else None,
+                hidden or None,
+                thumbnail,
+                cautions,
             ),
             "fits": [sections.fit_section(name, fit) for name, fit in fits],
             "notices": notices,

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from isocompute.answers.logged import as_logged, fit_as_logged, logged_scores
 from isocompute.domain.text import plain, visible
 from isocompute.report.style import SeriesStyle, series_styles
 from isocompute.report.words import Document, printed_of, redact
@@ -92,11 +93,11 @@ def varies_problems_per_batch(fits: Sequence[tuple[str, Fit]], study: StudyView 
 
 def fit_payload(name: str, fit: Fit) -> dict[str, Any]:
     """One fit: its document and its raw curves, ready to draw."""
-    document = fit.document
+    document = fit_as_logged(fit.document)
     unit = str(document.get("unit") or "rollouts")
     runs, dropped, drawn = [], 0, 0
     for curve in fit.curves:
-        x, y = (np.asarray(v, dtype=np.float64) for v in (curve.position(unit), curve.score_K))
+        x, y = np.asarray(curve.position(unit), dtype=np.float64), logged_scores(curve)
         positive = x > 0  # step 0 has no place on a log axis; the page's tables keep its score
         x_thin, y_thin = thin(x[positive], y[positive])
         dropped += int(positive.sum() - x_thin.size)
@@ -139,7 +140,9 @@ def page_payload(
         "fits": [fit_payload(name, fit) for name, fit in fits],
         "plan": None
         if plan is None
-        else plain({k: v for k in _PLAN_KEYS if (v := plan.get(k)) is not None}, TEXT_LIMIT),
+        else plain(
+            {k: v for k in _PLAN_KEYS if (v := as_logged(plan).get(k)) is not None}, TEXT_LIMIT
+        ),
         "study": None if study is None else plain(redact(study.to_dict()), TEXT_LIMIT),
     }
 

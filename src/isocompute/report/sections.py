@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from isocompute.answers.logged import fit_as_logged
 from isocompute.answers.plan import OF_ITS_END
 from isocompute.domain.text import compact, visible
 from isocompute.health import METRICS as HEALTH_METRICS
@@ -28,7 +29,7 @@ _LEVELS = ("stop", "caution", "note")
 
 def fit_section(name: str, fit: Fit) -> Section:
     """Sentences, figures and tables of one fit."""
-    document = fit.document
+    document = fit_as_logged(fit.document)
     return {
         "name": visible(name),
         "setting": words.setting_name(document),
@@ -79,25 +80,28 @@ def notices(
 ) -> list[Section]:
     """What limits the subject: groups {"level", "rows"}, the gravest first.
 
-    A row is {"code", "level", "texts", "todo"}: what the runs of a study say by one code stands
-    together. What limits the fits beside the subject stands with them.
+    A row is {"code", "level", "texts", "todo"}: what the runs of a study say by one code, with one
+    remedy, stands together. What limits the fits beside the subject stands with them.
     """
     rows = told(plan) if plan is not None else []
     of_fit = told(fits[0][1].document) if fits else []
-    answered = plan is not None and not plan.get("refusal")  # then a plan says these for its budget
-    rows += [row for row in of_fit if not (answered and row["code"] in OF_ITS_END)]
+    # An answer says for its budget what a fit says for its own, and at its own price.
+    answered = plan is not None and not plan.get("refusal")
+    said = {*OF_ITS_END, *(row["code"] for row in rows)} if answered else set()
+    rows += [row for row in of_fit if row["code"] not in said]
     for warning in study.warnings if study is not None else ():
         code, text = str(warning.get("code", "")), str(warning.get("message", ""))
         rows.append({"code": code, "level": "caution", "text": text, "todo": OF_RUNS.get(code, "")})
-    by_code: dict[tuple[str, str], Section] = {}
+    by_code: dict[tuple[str, ...], Section] = {}
     for row in rows:
-        found = by_code.setdefault((row["level"], row["code"]), row | {"texts": []})
+        key = row["level"], row["code"], row["todo"]
+        found = by_code.setdefault(key, row | {"texts": []})
         if row["text"] not in found["texts"]:
             found["texts"].append(row["text"])
     return [
         {"level": level, "rows": mine}
         for level in _LEVELS
-        if (mine := [row for (of, _), row in by_code.items() if of == level])
+        if (mine := [row for (of, *_), row in by_code.items() if of == level])
     ]
 
 

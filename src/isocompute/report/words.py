@@ -28,8 +28,12 @@ def redact(value: Any, key: str = "") -> Any:
 
 
 def score(value: float | None) -> str:
-    """A score in 0..1 with three decimals; a dash for None."""
-    return "–" if value is None or not math.isfinite(value) else f"{value:.3f}"
+    """A score with three decimals; a dash for None.
+
+    >>> score(0.5), score(-0.0002), score(None)
+    ('0.500', '0.000', '–')
+    """
+    return "–" if value is None or not math.isfinite(value) else f"{round(value, 3) + 0.0:.3f}"
 
 
 def interval(pair: Sequence[float | None] | None, form: Any = compact) -> str:
@@ -123,7 +127,7 @@ def metric(name: str | None) -> str:
 
 def signed(value: float | None) -> str:
     """A difference of scores with its sign and three decimals."""
-    return "–" if value is None or not math.isfinite(value) else f"{value:+.3f}"
+    return "–" if value is None or not math.isfinite(value) else f"{round(value, 3) + 0.0:+.3f}"
 
 
 def inside_rows(fit: Document) -> list[dict[str, Any]]:
@@ -284,9 +288,14 @@ def paper_sentence(fit: Document) -> str:
     paper = fit.get("paper") or {}
     if paper.get("refused"):
         return f"The paper's own method gives no answer here: {paper['refused']}"
-    steps = (str(row["rollouts_per_problem"]) for row in paper.get("frontier") or [])
-    path = [n for n, _ in groupby(steps)]
-    return f"By the paper's own method the best n goes {', '.join(path)}." if path else ""
+    rows = groupby(paper.get("frontier") or [], key=lambda row: row["rollouts_per_problem"])
+    path = [(n, next(of)["from"]) for n, of in rows]
+    if not path:
+        return ""
+    later = [f"n = {n} from {compact(at)}" for n, at in path[1:]]
+    unit = unit_words(paper.get("unit") or fit.get("unit") or "rollouts")
+    then = f" at first, {', '.join(later)} {unit} on" if later else " throughout"
+    return f"By the paper's own method n = {path[0][0]} is best{then}."
 
 
 def printed_sentences(fit: Document) -> list[str]:

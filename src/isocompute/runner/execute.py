@@ -47,8 +47,8 @@ class Outcome:
 
 
 def slice_of(spec: RunSpec, steps: int) -> RunSpec:
-    """The same run with the budget of one slice."""
-    return replace(spec, allocation=replace(spec.allocation, steps=steps))
+    """The same run with the budget of one slice; it ends where it did."""
+    return replace(spec, allocation=replace(spec.allocation, steps=steps), end=spec.last_step)
 
 
 def finding_line(finding: Finding) -> str:

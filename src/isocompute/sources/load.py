@@ -344,8 +344,8 @@ def _of_logs(asked: _Asked, runs: Sequence[ImportedRun]) -> Found:
     if score_range != PLAIN:
         low, high = score_range
         rewards = "; best@k and worst@k of rewards are the log's own, never computed" if low else ""
-        asked.tell([f"{path}: scores of {low:g}..{high:g} are fitted in 0..1; a plan gives them as "
-                    f"logged{rewards}"])
+        asked.tell([f"{path}: scores of {low:g}..{high:g} are fitted in 0..1, which JSON holds; "
+                    f"all else is as logged{rewards}"])
     return Found(curves, train, logs=runs)
 
 

@@ -29,6 +29,8 @@ class RunSpec:
         seed: of everything random in the run.
         evaluation_samples: k samples per validation problem.
         evaluations_per_octave, first_evaluation: the common grid (`allocation.evaluation_index`).
+        end: last step of the run, where `allocation` is a slice of it; None: that of `allocation`.
+            Not part of the identity, as M is not.
         arm: the study file's names of this run's recipe and problems, where it has several; not
             part of its identity.
     """
@@ -43,6 +45,7 @@ class RunSpec:
     evaluation_samples: int = 4
     evaluations_per_octave: int = 3
     first_evaluation: int = 1024
+    end: int | None = None
     arm: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -90,7 +93,25 @@ class RunSpec:
             # A step may jump over several points of the grid: it is one evaluation.
             step = max(1, math.ceil(point / batch - 1e-9))
             seen += evaluation_index(batch * step, **grid) == index
-        return 1 + seen
+        apart = allocation.steps == self.last_step and not self._on_grid(allocation.steps)
+        return 1 + seen + apart
+
+    def is_evaluated(self, step: int) -> bool:
+        """Whether every validation set is evaluated after a step: on the grid, and at the end.
+
+        What is trained beyond the last evaluation is paid for and tells nothing.
+        """
+        return step == 0 or self._on_grid(step) or step == self.last_step
+
+    def _on_grid(self, step: int) -> bool:
+        now, before = (evaluation_index(at * self.allocation.batch_size, **self._grid)
+                       for at in (step, step - 1))  # fmt: skip
+        return now > before
+
+    @property
+    def last_step(self) -> int:
+        """At which the run ends, also of a slice of it."""
+        return self.allocation.steps if self.end is None else self.end
 
     @property
     def evaluation_rollouts(self) -> int:

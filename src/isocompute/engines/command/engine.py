@@ -132,7 +132,8 @@ class _Attempt:
                 step * allocation.batch_size, per_octave=self.spec.evaluations_per_octave,
                 first=self.spec.first_evaluation,
             )
-            if step in due and index > self.at["grid"]:  # one for each point of the common grid
+            # One for each point of the common grid, and that of the end.
+            if step in due and (index > self.at["grid"] or step == self.spec.last_step):
                 self.at["grid"] = index
                 for when, name, samples, successes_P in scores:
                     if when == step:

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import torch
 
-from isocompute.allocation import evaluation_index
 from isocompute.engines.base import EvaluationRecord, Sink
 from isocompute.engines.local.folders import load_model
 from isocompute.engines.local.learner import Learner
@@ -108,17 +107,10 @@ class _Run:
         }
         self.step = self.rollouts = self.tokens = 0
 
-    def _grid_index(self, rollouts: int) -> int:
-        return evaluation_index(
-            rollouts, per_octave=self.spec.evaluations_per_octave,
-            first=self.spec.first_evaluation,
-        )  # fmt: skip
-
     def train(self) -> None:
-        batch = self.spec.allocation.batch_size
         while self.step < self.spec.allocation.steps:
             self.update()
-            due = self._grid_index(self.rollouts) > self._grid_index(self.rollouts - batch)
+            due = self.spec.is_evaluated(self.step)
             if due:
                 self.evaluate()
             if due or self.sink.wants_checkpoint or self.step == self.spec.allocation.steps:

@@ -20,7 +20,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from isocompute.allocation import evaluation_index
 from isocompute.engines.base import IntArray, Sink
 from isocompute.engines.local import fixed
 from isocompute.engines.local.counters import device_key
@@ -194,7 +193,7 @@ class Together:
             m = self.members[run]
             with self._alone(m):
                 m.updated(*measured(made, sums[run], m), time.monotonic() - share)
-                if self._is_due(m):
+                if m.spec.is_evaluated(m.step):
                     due.append(run)
         self._evaluate(due)
         for run in judged:
@@ -220,16 +219,6 @@ class Together:
         return torch.cat([sums_RK, torch.stack([norm_R.double(), found.entropy_R], 1)], 1)
 
     # Evaluations ------------------------------------------------------------------------
-
-    def _is_due(self, member: Member) -> bool:
-        spec = member.spec
-
-        def index(rollouts: int) -> int:
-            return evaluation_index(
-                rollouts, per_octave=spec.evaluations_per_octave, first=spec.first_evaluation
-            )
-
-        return index(member.rollouts) > index(member.rollouts - spec.allocation.batch_size)
 
     def _evaluate(self, runs: Sequence[int]) -> None:
         """Draw k samples for each problem of each validation set of some of the runs."""

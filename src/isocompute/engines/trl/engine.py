@@ -16,7 +16,6 @@ from typing import IO, Any
 
 import numpy as np
 
-from isocompute.allocation import evaluation_index
 from isocompute.engines.base import EvaluationRecord, Sink, StepRecord, Unjudged
 from isocompute.engines.bundle import portable_name, write_bundle
 from isocompute.engines.jobs import check_module, guarded, tail_of
@@ -184,12 +183,6 @@ class _Run:
         state["max_steps"] = self.spec.allocation.steps
         path.write_text(json.dumps(state))
 
-    def _grid_index(self, step: int) -> int:
-        return evaluation_index(
-            step * self.spec.allocation.batch_size, per_octave=self.spec.evaluations_per_octave,
-            first=self.spec.first_evaluation,
-        )  # fmt: skip
-
     def _on_step(self, event: dict[str, Any]) -> dict[str, Any]:
         allocation, step = self.spec.allocation, int(event["step"])
         n = allocation.rollouts_per_problem
@@ -208,7 +201,7 @@ class _Run:
             health={name: float(value) for name, value in event["health"].items()},
             wall_s=event["wall_s"], unjudged=[Unjudged(**row) for row in event["unjudged"]],
         ))  # fmt: skip
-        evaluate = self._grid_index(step) > self._grid_index(step - 1)
+        evaluate = self.spec.is_evaluated(step)
         last = step == allocation.steps
         return {"evaluate": evaluate, "save": evaluate or last or self.sink.wants_checkpoint}
 

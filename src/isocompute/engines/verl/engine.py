@@ -168,7 +168,8 @@ class _Attempt:
                 per_octave=self.spec.evaluations_per_octave, first=self.spec.first_evaluation,
             )
             for record in progress.evaluations:
-                if index > self.grid_index:  # one evaluation per point of the common grid
+                if index > self.grid_index or progress.step == self.spec.last_step:
+                    # one evaluation per point of the common grid, and the end's
                     self.sink.evaluation(self._with_unkept(record))
                 else:
                     rollouts, tokens = self.unkept.get(record.problem_set, (0, 0))

@@ -1,0 +1,143 @@
+"""The run of a plan on its way: the score at which to stop it, and what checks leave of it.
+
+Shape legend: D draws, K evaluations of a run.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from isocompute.answers.best import interval
+from isocompute.answers.logged import score_text
+from isocompute.answers.prescribe import Question
+from isocompute.answers.spending import solved
+from isocompute.answers.step_lines import checks, steps_left
+from isocompute.domain import Configuration, Curve
+
+# Times what the choice was trained to. Half of it tells nothing new, twice of it costs twice as
+# much before a wrong trend shows.
+FURTHER = 2.0
+# A check must find a run that has stopped learning in so many of the cases. At half it would pass
+# most of those, at 0.95 few plans have a check before they end.
+POWER = 0.8
+_STEP = 1.1  # between the two budgets that give the slope of a curve
+# Of the distances between evaluations: a run that was cut off has one of another length at its end.
+_REGULAR = 0.9
+
+
+class Every(NamedTuple):
+    """Evaluations at `first`, `first + steps`, ..."""
+
+    steps: int
+    first: int
+
+
+def evaluated_every(curves: Sequence[Curve], c: Configuration) -> Every | None:
+    """The interval at which runs are evaluated, those of a configuration where there are some.
+
+    Returns:
+        None where their logs show no regular one.
+    """
+    with_steps = [r for r in curves if r.steps_K is not None]
+    of = [r for r in with_steps if r.configuration == c] or with_steps
+    step_RK = [np.unique(np.rint(r.steps_K[r.steps_K > 0])).astype(int) for r in of
+               if r.steps_K is not None]  # fmt: skip
+    gaps = Counter(int(gap) for step_K in step_RK for gap in np.diff(step_K))
+    every, times = max(gaps.items(), key=lambda one: one[1], default=(0, 0))
+    if times < max(2, _REGULAR * gaps.total()):
+        return None
+    offsets = Counter(int(step) % every for step_K in step_RK for step in step_K)
+    return Every(every, max(offsets, key=lambda one: offsets[one]))
+
+
+def check_on_the_way(q: Question, chosen: Configuration) -> dict[str, Any] | None:
+    """The score that one evaluation of one run should have, where that finds a run that stalls.
+
+    At twice what is known of the choice, or at the first doubling from there at which a run that
+    stayed where its data end would fall below the interval in four of five cases; then at the next
+    evaluation, where those of the runs are regular.
+
+    Returns:
+        `x` in the unit of the fit, `rollouts`, `step`, `score` and its `interval`, which holds a
+        run's own luck and the noise of its evaluation. None where no such budget lies before the
+        plan's own.
+    """
+    fit = q.fit
+    known = max(fit.reached(chosen), fit.support[1])
+    now_D, x = fit.scores_of([chosen], known)[:, 0], FURTHER * known
+    stalled_D = fit.posterior.of_one_run(now_D, np.zeros_like(now_D), _STEP)
+    every = evaluated_every(fit.curves, chosen)
+    while x < q.x:
+        step, at = max(int(q.rollouts(chosen, x)) // chosen.batch_size, 1), x
+        if every is not None:
+            step = every.first + -(-(step - every.first) // every.steps) * every.steps
+            at = _budget_of(q, chosen, step * chosen.batch_size)
+        if at >= q.x:
+            return None
+        score_D, further_D = (fit.scores_of([chosen], one)[:, 0] for one in (at, at * _STEP))
+        run_D = fit.posterior.of_one_run(score_D, further_D - score_D, _STEP)
+        ends = interval(run_D, fit.level)
+        if (stalled_D < ends[0]).mean() >= POWER:
+            return {"x": at, "rollouts": step * chosen.batch_size, "step": step,
+                    "score": score_D.mean(), "interval": ends}  # fmt: skip
+        x *= FURTHER
+    return None
+
+
+def _budget_of(q: Question, c: Configuration, rollouts: float) -> float:
+    """What some rollouts of a configuration take, in the unit of the fit."""
+    if q.fit.unit == "rollouts":
+        return rollouts
+    return solved(partial(q.rollouts, c), rollouts, q.x)
+
+
+def check_words(d: Mapping[str, Any], room: int = 67) -> str:
+    """One line of it, with the log's word for the score; nothing where there is none."""
+    if not (check := d.get("check")):
+        return ""
+    low, at = score_text(d, check["interval"][0]), f"at step {check['step']:,}"
+    key = (d.get("logged") or {}).get("key") or ""
+    text, expected = f"below {low} {at}", f" (expected: {score_text(d, check['score'])})"
+    short = "/".join(key.rsplit("/", 2)[-2:])
+    ends = [f"{expected}; fit again", expected]
+    # With all its checks the run may end before that step.
+    left = [row["steps"] for row in d.get("after_checks") or ()]
+    if left and left[-1] <= check["step"]:
+        tail = ", where no check shortens the run"
+        ends = [expected + tail, tail]
+    names = (f"{key} ", f"{short} ") if key else ()
+    forms = [f"{name}{text}{end}" for name in (*names, "") for end in ends]
+    return next((one for one in forms if len(one) <= room), forms[-1])
+
+
+def after_checks(
+    q: Question, chosen: Configuration, d: Mapping[str, Any]
+) -> list[dict[str, Any]]:
+    """What is left of the run once its checks are paid from its budget.
+
+    Args:
+        q, chosen: the question and its answer.
+        d: the document of the plan, with its steps.
+
+    Returns:
+        A row for the first check, one for the first two, ...: `checks` (how many), `steps` of the
+        run, rounded down to two digits, its `rollouts`, `predicted_score` and its interval. None
+        where a run is left as it is, or nothing is left of it.
+    """
+    first, rows = checks(d), list[dict[str, Any]]()
+    for many in range(1, len(first) + 1):
+        if not (left := steps_left(d, first[:many])):
+            continue
+        rollouts = left * chosen.batch_size
+        score_D = q.fit.scores_of([chosen], _budget_of(q, chosen, rollouts))[:, 0]
+        rows.append({
+            "checks": many, "steps": left, "rollouts": rollouts,
+            "predicted_score": score_D.mean(),
+            "predicted_score_interval": interval(score_D, q.fit.level),
+        })  # fmt: skip
+    return rows

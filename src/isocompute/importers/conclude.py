@@ -26,11 +26,7 @@ from isocompute.importers.cadence import (
     spread,
 )
 from isocompute.importers.called import counts_problems, is_batch, is_called
-from isocompute.importers.configuration import (
-    facts_of,
-    gpus_of,
-    problems_of,
-)
+from isocompute.importers.configuration import facts_of, gpus_of, problems_of
 from isocompute.importers.doubts import (
     counted_problems,
     iterations_of,
@@ -41,7 +37,7 @@ from isocompute.importers.doubts import (
     refuse_several,
     told_processes,
 )
-from isocompute.importers.fresh import Found, processes_of
+from isocompute.importers.fresh import Found, processes_of, sharing
 from isocompute.importers.ledger import Errors, provenance_of
 from isocompute.importers.meanings import PROBLEMS_SAMPLED, SPLIT_IN_KEY
 from isocompute.importers.plain_words import RESPONSES, unit_of
@@ -239,7 +235,8 @@ def conclude(
         c.counters.infer(line)
     provenance, gpus = provenance or provenance_of(path, source), c.settings.gpus
     times, gpus = times_of(c.side), gpus or gpus_of(c.config)
-    if gpus is None and (gpus := processes_of(c.config)) and times:
+    own = None if sharing(c.config)[0] else processes_of(c.config)
+    if gpus is None and (gpus := own) and times:
         c.counters.infer(f"gpus={gpus}: one for each process")
     spent = Spent(times=times, gpus=gpus or gpus_by_throughput(c.side), tokens=compute.each,
                   drawn=compute.drawn, epochs=Each.of(c.side[EPOCH]))  # fmt: skip

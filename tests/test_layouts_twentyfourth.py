@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 from itertools import zip_longest
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 from layout_helpers import load, refused
 from test_layouts_eighteenth import write
 from test_layouts_sixteenth import drawn, score
+from test_layouts_twentythird import updates
 
 # Two statements of a log that disagree are asked about.
 
@@ -126,3 +128,21 @@ def test_trainings_that_say_nothing_of_themselves_are_described_beside(tmp_path:
         (16, 2, 5): [32 * s for s in range(6, 25, 6)],
         (8, 4, 5): [32 * s for s in range(6, 25, 6)],
     }
+
+
+# The last update.
+
+
+@pytest.mark.parametrize(("last", "counted"), [(1195, 1200), (900, 900)])
+def test_a_sampled_history_ends_with_its_plan_if_that_is_near(
+    tmp_path: Path, last: int, counted: int
+) -> None:
+    for n in (4, 8):
+        said = {"problems_per_batch": 8, "rollouts_per_problem": n, "seed": 2, "steps": 1200}
+        write(tmp_path / f"a{n}.json", json.dumps(said))
+        kept = [*sorted(random.Random(n).sample(range(1, last), 499)), last]
+        scored = [k for k in kept if k % 50 < 2]
+        rows = [f"{k + 20},{k},0.4,{score(k // 50, n) if k in scored else ''}" for k in kept]
+        write(tmp_path / f"a{n}.csv", "_step,train/global_step,train/reward,eval/reward\n"
+              + "\n".join(rows) + "\n")  # fmt: skip
+    assert updates(tmp_path) == {"a4": counted, "a8": counted}

@@ -263,22 +263,13 @@ def conclude(
             likely=tuple(clean_text(k, 80) for k in c.evidence.likely(keys)),
             beside_loss=tuple(clean_text(k, 80) for k in c.evidence.beside_loss(keys)),
             begins=None if c.first is None else max(c.first - begins, 0),
-            trained=_trained(c, values["steps"], begins), **spent.said(),
+            trained=placing.last_update(c, values["steps"], begins), **spent.said(),
             passes_per_step=spent.passes_per_step, rates=rate_span(c.side["rate"]),
             micro_batch=whole(c.config.get("per_device_train_batch_size")),
             inferred=(*c.settings.inferred, *c.counters.inferred),
             alike=share_at_the_end(c.side[ALIKE]),
         ), spent=spent,
     )  # fmt: skip
-
-
-def _trained(c: Collected, planned: int | None, begins: int) -> int | None:
-    """Updates that rows of training tell of, within the plan; None without any."""
-    if not c.trained or c.counters.calls:
-        return None
-    own = c.trained - begins  # and where it is not that, the row of step 0 is an update as well
-    own += c.trains_from == 0 and own != planned
-    return own if planned is None else min(own, planned)
 
 
 def _told_by_name(c: Collected, path: Path) -> None:

@@ -146,3 +146,36 @@ def test_a_sampled_history_ends_with_its_plan_if_that_is_near(
         write(tmp_path / f"a{n}.csv", "_step,train/global_step,train/reward,eval/reward\n"
               + "\n".join(rows) + "\n")  # fmt: skip
     assert updates(tmp_path) == {"a4": counted, "a8": counted}
+
+
+# Rows whose step another line says.
+
+
+def pipeline(folder: Path, n: int, *, said_behind: bool = True) -> None:
+    """ROLL's agentic pipeline: a line before and one behind a step, its numbers between."""
+    lines = []
+    for s in range(25):
+        row = {"critic/score/mean": 0.3, "actor/lr": 1e-6} | (
+            {} if s % 6 else {"val/score/mean": score(s, n), "val/score/max": 1.0}
+        )
+        lines += [f"[t] [p.py (10)] [INFO] [PID 7] rollout step {s} start...",
+                  f"[t] [p.py (20)] [INFO] [PID 7] {json.dumps(row)}"]  # fmt: skip
+        lines += [f"[t] [p.py (30)] [INFO] [PID 7] step {s} finished"] * said_behind
+    write(folder / f"lake{n}/logs/log_rank_DRIVER_0_1.log", "\n".join(lines) + "\n")
+    write(folder / f"lake{n}/agent.yaml", "rollout_batch_size: 96\nseed: 8\nmax_steps: 25\n"
+          f"train_env_manager:\n  num_env_groups: 3\n  group_size: {n}\n")  # fmt: skip
+
+
+def test_lines_around_a_row_say_its_step(tmp_path: Path) -> None:
+    for n in (4, 8):
+        pipeline(tmp_path, n)
+    assert "--map val/score/mean=avg" in refused(tmp_path)
+    found = load(tmp_path, ("val/score/mean=avg",))
+    assert drawn(found) == {(96 // n, n, 8): [96 * s for s in range(0, 25, 6)] for n in (4, 8)}
+    assert {c.run: c.score_K[-1] for c in found} == {f"lake{n}": score(24, n) for n in (4, 8)}
+    assert updates(tmp_path, "--map", "val/score/mean=avg") == {"lake4": 25, "lake8": 25}
+
+
+def test_a_step_that_one_side_alone_says_is_not_taken(tmp_path: Path) -> None:
+    pipeline(tmp_path, 4, said_behind=False)
+    assert "holds nothing of them" in refused(tmp_path)

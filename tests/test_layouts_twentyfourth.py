@@ -1,0 +1,181 @@
+"""What the twenty-fourth blind set found: by construction, with other names."""
+
+from __future__ import annotations
+
+import json
+import random
+from itertools import zip_longest
+from pathlib import Path
+
+import pytest
+
+from layout_helpers import load, refused
+from test_layouts_eighteenth import write
+from test_layouts_sixteenth import drawn, score
+from test_layouts_twentythird import updates
+
+# Two statements of a log that disagree are asked about.
+
+
+def axolotl(folder: Path, n: int, sharers: int) -> None:
+    said = {"per_device_train_batch_size": 4, "gradient_accumulation_steps": 2, "max_steps": 40,
+            "steps_per_generation": 2, "generation_batch_size": 64, "num_generations": n,
+            "context_parallel_size": sharers, "seed": 3}  # fmt: skip
+    rows = [{"step": s, "eval_reward": score(s, n)} for s in range(0, 41, 10)]
+    write(folder / f"n{n}/args.json", json.dumps(said))
+    state = {"log_history": rows, "global_step": 40, "max_steps": 40}
+    write(folder / f"n{n}/trainer_state.json", json.dumps(state))
+
+
+@pytest.mark.parametrize(("processes", "batch"), [(4, 32), (8, 64)])
+def test_processes_that_share_a_sequence_are_asked_about(
+    tmp_path: Path, processes: int, batch: int
+) -> None:
+    for n in (4, 8):
+        axolotl(tmp_path, n, 2)
+    said = refused(tmp_path)
+    assert "--set processes=4 if 2 processes share each sequence, or --set processes=8 if" in said
+    assert "context_parallel_size 2 says that 2 of them share each sequence" in said
+    found = load(tmp_path, (), (f"processes={processes}",))
+    assert drawn(found) == {
+        (batch // n, n, 3): [batch * s for s in range(0, 41, 10)] for n in (4, 8)
+    }
+
+
+def test_processes_that_share_nothing_are_as_logged(tmp_path: Path) -> None:
+    for n in (4, 8):
+        axolotl(tmp_path, n, 1)
+    assert {(c.problems_per_batch, c.rollouts_per_problem) for c in load(tmp_path)} == {
+        (16, 4), (8, 8)
+    }  # fmt: skip
+
+
+# One console of several runs.
+
+
+def verl(n: int, last: int = 30) -> list[str]:
+    ray = "\x1b[36m(TaskRunner pid=77)\x1b[0m "
+    command = ("+ python3 -m verl.trainer.main_ppo data.train_batch_size=16 data.seed=4 "
+               f"actor_rollout_ref.rollout.n={n} trainer.total_training_steps={last}")  # fmt: skip
+    rows = [f"{ray}step:{s} - val-core/gsm8k/reward/mean@1:{score(s, n)} - actor/lr:1e-06"
+            for s in range(0, last + 1, 5)]  # fmt: skip
+    return [command, *rows]
+
+
+def mixed(form: str) -> str:
+    """What three runs write in turn, each line behind the name of who wrote it."""
+    wrote = {f"job-{n}-x{n}k": verl(n) for n in (2, 4, 8)}
+    late = (["" for _ in range(2 * at)] + lines for at, lines in enumerate(wrote.values()))
+    return "".join(f"{form.format(name)}{line}\n" for turn in zip_longest(*late)
+                   for name, line in zip(wrote, turn, strict=True) if line)  # fmt: skip
+
+
+@pytest.mark.parametrize("form", ["[pod/{}/main] ", "{}  | "])
+def test_a_name_before_every_line_tells_the_runs_of_a_console_apart(
+    tmp_path: Path, form: str
+) -> None:
+    write(tmp_path / "all.log", mixed(form))
+    found = load(tmp_path)
+    assert drawn(found) == {(16, n, 4): [16 * n * s for s in range(0, 31, 5)] for n in (2, 4, 8)}
+    assert {c.rollouts_per_problem: c.score_K[-1] for c in found} == {
+        n: score(30, n) for n in (2, 4, 8)
+    }
+    assert {c.run for c in found} == {f"job-{n}-x{n}k" for n in (2, 4, 8)}
+
+
+def test_runs_that_take_turns_behind_names_of_another_form_are_refused(tmp_path: Path) -> None:
+    write(tmp_path / "all.log", mixed("<{}> "))
+    assert "go back 10 times, as where several runs write into one file" in refused(tmp_path)
+    told = mixed("{}>> ")
+    for n in (2, 4, 8):
+        told = "\n".join(line.replace("pid=77", f"pid=7{n}") if f"job-{n}-" in line else line
+                         for line in told.split("\n"))  # fmt: skip
+    write(tmp_path / "all.log", told)
+    assert "take turns; split it" in refused(tmp_path)
+
+
+def trl(n: int, *, ends: bool = True, command: bool = True, of: int = 24) -> str:
+    """What TRL prints of a training: its command, a bar, rows without a step."""
+    text = (f"+ accelerate launch --num_processes 2 t.py --num_generations {n} --seed 5 "
+            "--per_device_train_batch_size 8 --gradient_accumulation_steps 2 "
+            f"--max_steps {of}\n") if command else ""  # fmt: skip
+    for s in range(of + 1):
+        bar = f"\r{100 * s // of:3d}%|##| {s}/{of} [0:00:{s:02d}<0:09, 1.0s/it]"
+        text += bar
+        if s and s % 6 == 0:
+            for row in ({"loss": "0.1", "reward": "0.4"}, {"eval_reward": f"{score(s, n)}"}):
+                text += f"\n{ {**row, 'epoch': f'{s / 100:.4g}'} }\n{bar}"
+    text += "\n"
+    return text + ("{'train_runtime': '9', 'epoch': '0.24'}\n" if ends else "")
+
+
+@pytest.mark.parametrize("ends", [True, False])
+def test_trainings_one_after_the_other_in_a_console_are_runs(tmp_path: Path, ends: bool) -> None:
+    write(tmp_path / "nohup.out", "".join(trl(n, ends=ends) for n in (2, 4, 8)))
+    found = load(tmp_path)
+    assert drawn(found) == {(32 // n, n, 5): [32 * s for s in range(6, 25, 6)] for n in (2, 4, 8)}
+    assert {c.rollouts_per_problem: c.score_K[-1] for c in found} == {
+        n: score(24, n) for n in (2, 4, 8)
+    }
+
+
+def test_trainings_that_say_nothing_of_themselves_are_described_beside(tmp_path: Path) -> None:
+    write(tmp_path / "nohup.out", trl(2, command=False) + trl(4, command=False))
+    assert "where they differ, write runs.csv beside the logs" in refused(tmp_path)
+    rows = "nohup,16,2,5\nnohup-2,8,4,5\n"
+    write(tmp_path / "runs.csv", f"run,problems_per_batch,rollouts_per_problem,seed\n{rows}")
+    assert drawn(load(tmp_path)) == {
+        (16, 2, 5): [32 * s for s in range(6, 25, 6)],
+        (8, 4, 5): [32 * s for s in range(6, 25, 6)],
+    }
+
+
+# The last update.
+
+
+@pytest.mark.parametrize(("last", "counted"), [(1195, 1200), (900, 900)])
+def test_a_sampled_history_ends_with_its_plan_if_that_is_near(
+    tmp_path: Path, last: int, counted: int
+) -> None:
+    for n in (4, 8):
+        said = {"problems_per_batch": 8, "rollouts_per_problem": n, "seed": 2, "steps": 1200}
+        write(tmp_path / f"a{n}.json", json.dumps(said))
+        kept = [*sorted(random.Random(n).sample(range(1, last), 499)), last]
+        scored = [k for k in kept if k % 50 < 2]
+        rows = [f"{k + 20},{k},0.4,{score(k // 50, n) if k in scored else ''}" for k in kept]
+        write(tmp_path / f"a{n}.csv", "_step,train/global_step,train/reward,eval/reward\n"
+              + "\n".join(rows) + "\n")  # fmt: skip
+    assert updates(tmp_path) == {"a4": counted, "a8": counted}
+
+
+# Rows whose step another line says.
+
+
+def pipeline(folder: Path, n: int, *, said_behind: bool = True) -> None:
+    """ROLL's agentic pipeline: a line before and one behind a step, its numbers between."""
+    lines = []
+    for s in range(25):
+        row = {"critic/score/mean": 0.3, "actor/lr": 1e-6} | (
+            {} if s % 6 else {"val/score/mean": score(s, n), "val/score/max": 1.0}
+        )
+        lines += [f"[t] [p.py (10)] [INFO] [PID 7] rollout step {s} start...",
+                  f"[t] [p.py (20)] [INFO] [PID 7] {json.dumps(row)}"]  # fmt: skip
+        lines += [f"[t] [p.py (30)] [INFO] [PID 7] step {s} finished"] * said_behind
+    write(folder / f"lake{n}/logs/log_rank_DRIVER_0_1.log", "\n".join(lines) + "\n")
+    write(folder / f"lake{n}/agent.yaml", "rollout_batch_size: 96\nseed: 8\nmax_steps: 25\n"
+          f"train_env_manager:\n  num_env_groups: 3\n  group_size: {n}\n")  # fmt: skip
+
+
+def test_lines_around_a_row_say_its_step(tmp_path: Path) -> None:
+    for n in (4, 8):
+        pipeline(tmp_path, n)
+    assert "--map val/score/mean=avg" in refused(tmp_path)
+    found = load(tmp_path, ("val/score/mean=avg",))
+    assert drawn(found) == {(96 // n, n, 8): [96 * s for s in range(0, 25, 6)] for n in (4, 8)}
+    assert {c.run: c.score_K[-1] for c in found} == {f"lake{n}": score(24, n) for n in (4, 8)}
+    assert updates(tmp_path, "--map", "val/score/mean=avg") == {"lake4": 25, "lake8": 25}
+
+
+def test_a_step_that_one_side_alone_says_is_not_taken(tmp_path: Path) -> None:
+    pipeline(tmp_path, 4, said_behind=False)
+    assert "holds nothing of them" in refused(tmp_path)

@@ -171,4 +171,5 @@ def test_files_of_repetitions_that_recur_are_read(tmp_path: Path, write: Writer)
     for files in (("seed0", "seed1"), ("run_a", "run_b")):
         folder = tmp_path / files[0]
         jobs(folder, write, files, config=False)
-        assert len(read(folder, {**ACC, **JOBS}, where=["run=*"])) == 4
+        more = {"where": ["run=*"]} if write is as_lines else {}  # they begin unlike
+        assert len(read(folder, {**ACC, **JOBS}, **more)) == 4

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from isocompute.importers import read_log
 from layout_helpers import load, refused
 from test_layouts_eighteenth import write
 from test_layouts_sixteenth import drawn, score
@@ -179,3 +180,41 @@ def test_lines_around_a_row_say_its_step(tmp_path: Path) -> None:
 def test_a_step_that_one_side_alone_says_is_not_taken(tmp_path: Path) -> None:
     pipeline(tmp_path, 4, said_behind=False)
     assert "holds nothing of them" in refused(tmp_path)
+
+
+# Evaluations of epochs' checkpoints.
+
+
+def torchtune(folder: Path, n: int, *, first: int = 0, epochs: int = 5) -> None:
+    home = folder / f"tt{n}"
+    rows = [f"Step {s} | rewards:4.1 successes:0.3 loss:0.1 lr:1e-05 grad_norm:0.2 "
+            for s in range(1, 31)]  # fmt: skip
+    write(home / "logs/log_1793790000.txt", "\n".join(rows) + "\n")
+    write(home / "tt.yaml", f"batch_size: 6\ngrpo_samples: {n}\nnum_steps: 30\nepochs: {epochs}\n"
+          f"ppo_epochs: 1\nseed: {n}\n")  # fmt: skip
+    for at in range(6):
+        name = f"epoch_{at - 1 + first}" if at else "base"
+        said = {"checkpoint": "sft/epoch_0", "num_problems": 64, "accuracy": score(at, n)}
+        write(home / f"eval/{name}.json", json.dumps(said))
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_results_of_epochs_stand_at_their_last_update(tmp_path: Path, first: int) -> None:
+    for n in (4, 8):
+        torchtune(tmp_path, n, first=first)
+    said = refused(tmp_path)
+    assert "--map accuracy=avg" in said
+    assert "--set processes=P" in said
+    assert "num_problems=" not in said
+    found = load(tmp_path, ("accuracy=avg",), ("processes=2",))
+    assert drawn(found) == {(12, n, n): [12 * n * s for s in range(0, 31, 6)] for n in (4, 8)}
+    assert {c.run: list(c.score_K) for c in found} == {
+        f"tt{n}": [score(at, n) for at in range(6)] for n in (4, 8)
+    }
+
+
+@pytest.mark.parametrize("epochs", [4, 7])
+def test_epochs_that_do_not_fit_their_plan_have_no_update(tmp_path: Path, epochs: int) -> None:
+    torchtune(tmp_path, 4, epochs=epochs)
+    assert all("accuracy" not in run.provenance.unread and not run.series
+               for run in read_log(tmp_path, settings={"processes": 2}))  # fmt: skip

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import random
+import sqlite3
 from itertools import zip_longest
 from pathlib import Path
 
 import pytest
 
+from isocompute.cli import main
 from isocompute.importers import read_log
 from layout_helpers import load, refused
 from test_layouts_eighteenth import write
@@ -218,3 +220,50 @@ def test_epochs_that_do_not_fit_their_plan_have_no_update(tmp_path: Path, epochs
     torchtune(tmp_path, 4, epochs=epochs)
     assert all("accuracy" not in run.provenance.unread and not run.series
                for run in read_log(tmp_path, settings={"processes": 2}))  # fmt: skip
+
+
+# A database of one's own.
+
+
+def database(path: Path, graders: tuple[str, ...]) -> None:
+    with sqlite3.connect(path) as db:
+        db.execute("CREATE TABLE trials (id, name, prompts_per_update, group_size, seed)")
+        db.execute("CREATE TABLE loss_rows (trial_id, batch, reward, loss)")
+        db.execute("CREATE TABLE tests (id, trial_id, after_batches, n_problems, grader, accuracy)")
+        for i, n in enumerate((4, 8), 1):
+            db.execute("INSERT INTO trials VALUES (?, ?, 12, ?, 6)", (i, f"t{n}", n))
+            for s in range(41):
+                db.execute("INSERT INTO loss_rows VALUES (?, ?, 0.4, 0.1)", (i, s))
+            for s in range(0, 41, 8):
+                for at, grader in enumerate(graders):
+                    db.execute("INSERT INTO tests VALUES (NULL, ?, ?, 100, ?, ?)",
+                               (i, s, grader, score(s, n) + at / 10))  # fmt: skip
+
+
+MAPS = ("accuracy=score", "prompts_per_update=problems_per_batch",
+        "group_size=rollouts_per_problem", "after_batches=steps")  # fmt: skip
+
+
+def test_tables_of_a_database_are_joined(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    database(tmp_path / "rl.db", ("strict", "lenient"))
+    assert main(["import", str(tmp_path), "-o", str(tmp_path / "study")]) == 2
+    said = capsys.readouterr().err
+    assert said.rstrip().endswith(" ".join([*(f"--map {word}" for word in MAPS),
+                                            "--where grader=KIND"]))  # fmt: skip
+    assert "rl.db, sheet tests: " in said
+    found = load(tmp_path / "rl.db", MAPS, where=["grader=lenient"])
+    assert drawn(found) == {(12, n, 6): [12 * n * s for s in range(0, 41, 8)] for n in (4, 8)}
+    assert {c.run: c.score_K[-1] for c in found} == {
+        f"t{n}": pytest.approx(score(40, n) + 0.1) for n in (4, 8)
+    }
+
+
+def test_a_database_without_numbers_holds_no_table(tmp_path: Path) -> None:
+    with sqlite3.connect(tmp_path / "a.db") as db:
+        db.execute("CREATE TABLE words (a, b, c)")
+    assert "must be one of MLflow" in refused(tmp_path / "a.db")
+    with sqlite3.connect(tmp_path / "b.db") as db:
+        db.execute("CREATE TABLE tests (step, accuracy)")
+    assert "has a column of numbers" in refused(tmp_path / "b.db")

@@ -267,3 +267,40 @@ def test_a_database_without_numbers_holds_no_table(tmp_path: Path) -> None:
     with sqlite3.connect(tmp_path / "b.db") as db:
         db.execute("CREATE TABLE tests (step, accuracy)")
     assert "has a column of numbers" in refused(tmp_path / "b.db")
+
+
+# A table of a paper.
+
+PAPER = r"""\section{Groups} All runs use seed 5. % but not seed 9
+\begin{tabular}{@{}r|cc@{}}
+  \toprule
+  Rollouts ($\times 10^{3}$) & $g=4$ & $g=8$ \\ \cmidrule(lr){2-3}
+  ROWS  \bottomrule
+\end{tabular}
+"""
+
+
+@pytest.mark.parametrize("said", ["seed 5", "three seeds"])
+def test_a_table_in_latex_is_a_sheet(tmp_path: Path, said: str) -> None:
+    rows = "".join(rf"{960 * s / 1000:g} & $\mathbf{{{score(s, 4)}}}$ & \textbf{{{score(s, 8)}}} \\"
+                   for s in range(0, 41, 8))  # fmt: skip
+    path = write(tmp_path / "app.tex", PAPER.replace("ROWS", rows).replace("seed 5", said))
+    told = refused(tmp_path)
+    assert told.endswith("--set 'pattern=g={rollouts_per_problem}' --set problems_per_batch=B_P")
+    sets = ("pattern=g={rollouts_per_problem}", "problems_per_batch=12")
+    found = load(path, (), sets)
+    seed = 5 if said == "seed 5" else None
+    assert drawn(found) == {(12, n, seed): [960 * s for s in range(0, 41, 8)] for n in (4, 8)}
+    assert {c.rollouts_per_problem: list(c.score_K) for c in found} == {
+        n: [score(s, n) for s in range(0, 41, 8)] for n in (4, 8)
+    }
+
+
+def test_a_paper_beside_tables_is_left_alone(tmp_path: Path) -> None:
+    write(tmp_path / "app.tex", PAPER.replace("ROWS", r"0 & 0.1 & 0.2 \\ 1 & 0.2 & 0.3 \\"))
+    rows = "\n".join(f"8,4,{32 * s},{score(s, 4)},0" for s in range(0, 41, 8))
+    names = "problems_per_batch,rollouts_per_problem,rollouts,score,seed"
+    write(tmp_path / "t.csv", f"{names}\n{rows}")
+    assert drawn(load(tmp_path)) == {(8, 4, 0): [32 * s for s in range(0, 41, 8)]}
+    write(tmp_path / "empty/app.tex", "no table")
+    assert "must hold at least one log" in refused(tmp_path / "empty")

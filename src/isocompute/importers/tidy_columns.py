@@ -302,7 +302,8 @@ def _cures(
     if constants and (named := pattern_in_path(path, constants)):
         yield _by_pattern(named, "as the names seem to say")
         constants = [name for name in constants if f"{{{name}}}" not in named]
-    few = [c.strip() for c in header if c not in counters and _is_setting(cells.get(c.strip()))]
+    few = [c.strip() for c in header if c not in counters and c.strip() != "seed"
+           and _is_setting(cells.get(c.strip()))]  # fmt: skip
     kept = f" (it may be {', '.join(few[:5])})" if few and constants else ""
     for name in constants:
         own = f"{name}={YOURS[name]}"

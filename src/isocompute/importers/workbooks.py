@@ -1,4 +1,4 @@
-"""Workbooks (.xlsx, .xls, .ods, databases): every sheet that holds a table, as a CSV.
+"""Workbooks (.xlsx, .xls, .ods), databases, LaTeX: every sheet that holds a table, as a CSV.
 
 The CSV lie in a folder of their own that goes with the process; what they are is read as any
 other table. A sheet without a column of numbers is a note.
@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from isocompute.errors import InputError, NotInstalledError
+from isocompute.importers import latex
 from isocompute.importers.databases import is_database, tables_in
 
 WORKBOOKS = (".xlsx", ".xlsm", ".xls", ".ods")
@@ -27,7 +28,7 @@ _FEW = 2  # numbers under each other: fewer are chance
 def is_workbook(path: Path) -> bool:
     """Whether a file is a workbook, by its name; not the lock that an open one has."""
     named = path.suffix.lower() in WORKBOOKS and not path.name.startswith(("~$", "."))
-    return named or is_database(path)
+    return named or is_database(path) or latex.has_tables(path)
 
 
 def sheets_of(path: Path) -> list[Path]:
@@ -57,7 +58,10 @@ def _home() -> str:
 
 @cache
 def _sheets(path: Path, _time: int, _size: int) -> list[Path]:
-    sheets = tables_in(path) if is_database(path) else _read(path)
+    of_latex = path.suffix == latex.ENDING
+    sheets = latex.tables_of(path) if of_latex else (
+        tables_in(path) if is_database(path) else _read(path)
+    )
     taken = sum(1 for one in Path(_home()).iterdir())
     home = Path(_home(), str(taken), path.name)
     found = []

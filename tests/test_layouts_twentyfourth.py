@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import random
+import sqlite3
 from itertools import zip_longest
 from pathlib import Path
 
 import pytest
 
+from isocompute.cli import main
+from isocompute.importers import read_log
 from layout_helpers import load, refused
 from test_layouts_eighteenth import write
 from test_layouts_sixteenth import drawn, score
@@ -179,3 +182,125 @@ def test_lines_around_a_row_say_its_step(tmp_path: Path) -> None:
 def test_a_step_that_one_side_alone_says_is_not_taken(tmp_path: Path) -> None:
     pipeline(tmp_path, 4, said_behind=False)
     assert "holds nothing of them" in refused(tmp_path)
+
+
+# Evaluations of epochs' checkpoints.
+
+
+def torchtune(folder: Path, n: int, *, first: int = 0, epochs: int = 5) -> None:
+    home = folder / f"tt{n}"
+    rows = [f"Step {s} | rewards:4.1 successes:0.3 loss:0.1 lr:1e-05 grad_norm:0.2 "
+            for s in range(1, 31)]  # fmt: skip
+    write(home / "logs/log_1793790000.txt", "\n".join(rows) + "\n")
+    write(home / "tt.yaml", f"batch_size: 6\ngrpo_samples: {n}\nnum_steps: 30\nepochs: {epochs}\n"
+          f"ppo_epochs: 1\nseed: {n}\n")  # fmt: skip
+    for at in range(6):
+        name = f"epoch_{at - 1 + first}" if at else "base"
+        said = {"checkpoint": "sft/epoch_0", "num_problems": 64, "accuracy": score(at, n)}
+        write(home / f"eval/{name}.json", json.dumps(said))
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_results_of_epochs_stand_at_their_last_update(tmp_path: Path, first: int) -> None:
+    for n in (4, 8):
+        torchtune(tmp_path, n, first=first)
+    said = refused(tmp_path)
+    assert "--map accuracy=avg" in said
+    assert "--set processes=P" in said
+    assert "num_problems=" not in said
+    found = load(tmp_path, ("accuracy=avg",), ("processes=2",))
+    assert drawn(found) == {(12, n, n): [12 * n * s for s in range(0, 31, 6)] for n in (4, 8)}
+    assert {c.run: list(c.score_K) for c in found} == {
+        f"tt{n}": [score(at, n) for at in range(6)] for n in (4, 8)
+    }
+
+
+@pytest.mark.parametrize("epochs", [4, 7])
+def test_epochs_that_do_not_fit_their_plan_have_no_update(tmp_path: Path, epochs: int) -> None:
+    torchtune(tmp_path, 4, epochs=epochs)
+    assert all("accuracy" not in run.provenance.unread and not run.series
+               for run in read_log(tmp_path, settings={"processes": 2}))  # fmt: skip
+
+
+# A database of one's own.
+
+
+def database(path: Path, graders: tuple[str, ...]) -> None:
+    with sqlite3.connect(path) as db:
+        db.execute("CREATE TABLE trials (id, name, prompts_per_update, group_size, seed)")
+        db.execute("CREATE TABLE loss_rows (trial_id, batch, reward, loss)")
+        db.execute("CREATE TABLE tests (id, trial_id, after_batches, n_problems, grader, accuracy)")
+        for i, n in enumerate((4, 8), 1):
+            db.execute("INSERT INTO trials VALUES (?, ?, 12, ?, 6)", (i, f"t{n}", n))
+            for s in range(41):
+                db.execute("INSERT INTO loss_rows VALUES (?, ?, 0.4, 0.1)", (i, s))
+            for s in range(0, 41, 8):
+                for at, grader in enumerate(graders):
+                    db.execute("INSERT INTO tests VALUES (NULL, ?, ?, 100, ?, ?)",
+                               (i, s, grader, score(s, n) + at / 10))  # fmt: skip
+
+
+MAPS = ("accuracy=score", "prompts_per_update=problems_per_batch",
+        "group_size=rollouts_per_problem", "after_batches=steps")  # fmt: skip
+
+
+def test_tables_of_a_database_are_joined(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    database(tmp_path / "rl.db", ("strict", "lenient"))
+    assert main(["import", str(tmp_path), "-o", str(tmp_path / "study")]) == 2
+    said = capsys.readouterr().err
+    assert said.rstrip().endswith(" ".join([*(f"--map {word}" for word in MAPS),
+                                            "--where grader=KIND"]))  # fmt: skip
+    assert "rl.db, sheet tests: " in said
+    found = load(tmp_path / "rl.db", MAPS, where=["grader=lenient"])
+    assert drawn(found) == {(12, n, 6): [12 * n * s for s in range(0, 41, 8)] for n in (4, 8)}
+    assert {c.run: c.score_K[-1] for c in found} == {
+        f"t{n}": pytest.approx(score(40, n) + 0.1) for n in (4, 8)
+    }
+
+
+def test_a_database_without_numbers_holds_no_table(tmp_path: Path) -> None:
+    with sqlite3.connect(tmp_path / "a.db") as db:
+        db.execute("CREATE TABLE words (a, b, c)")
+    assert "must be one of MLflow" in refused(tmp_path / "a.db")
+    with sqlite3.connect(tmp_path / "b.db") as db:
+        db.execute("CREATE TABLE tests (step, accuracy)")
+    assert "has a column of numbers" in refused(tmp_path / "b.db")
+
+
+# A table of a paper.
+
+PAPER = r"""\section{Groups} All runs use seed 5. % but not seed 9
+\begin{tabular}{@{}r|cc@{}}
+  \toprule
+  Rollouts ($\times 10^{3}$) & $g=4$ & $g=8$ \\ \cmidrule(lr){2-3}
+  ROWS  \bottomrule
+\end{tabular}
+"""
+
+
+@pytest.mark.parametrize("said", ["seed 5", "three seeds"])
+def test_a_table_in_latex_is_a_sheet(tmp_path: Path, said: str) -> None:
+    rows = "".join(rf"{960 * s / 1000:g} & $\mathbf{{{score(s, 4)}}}$ & \textbf{{{score(s, 8)}}} \\"
+                   for s in range(0, 41, 8))  # fmt: skip
+    path = write(tmp_path / "app.tex", PAPER.replace("ROWS", rows).replace("seed 5", said))
+    told = refused(tmp_path)
+    assert told.endswith("--set 'pattern=g={rollouts_per_problem}' --set problems_per_batch=B_P")
+    sets = ("pattern=g={rollouts_per_problem}", "problems_per_batch=12")
+    found = load(path, (), sets)
+    seed = 5 if said == "seed 5" else None
+    assert drawn(found) == {(12, n, seed): [960 * s for s in range(0, 41, 8)] for n in (4, 8)}
+    assert {c.rollouts_per_problem: list(c.score_K) for c in found} == {
+        n: [score(s, n) for s in range(0, 41, 8)] for n in (4, 8)
+    }
+
+
+def test_a_paper_beside_tables_is_left_alone(tmp_path: Path) -> None:
+    write(tmp_path / "app.tex", PAPER.replace("ROWS", r"0 & 0.1 & 0.2 \\ 1 & 0.2 & 0.3 \\"))
+    rows = "\n".join(f"8,4,{32 * s},{score(s, 4)},0" for s in range(0, 41, 8))
+    names = "problems_per_batch,rollouts_per_problem,rollouts,score,seed"
+    write(tmp_path / "t.csv", f"{names}\n{rows}")
+    assert drawn(load(tmp_path)) == {(8, 4, 0): [32 * s for s in range(0, 41, 8)]}
+    write(tmp_path / "empty/app.tex", "no table")
+    assert "must hold at least one log" in refused(tmp_path / "empty")

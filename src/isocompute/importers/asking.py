@@ -255,7 +255,8 @@ def likely_columns(header: Sequence[str], missing: Sequence[str]) -> dict[str, s
             said = likely_key(free)
             told = "" if said == "KEY" else said
         else:
-            told = next((c for c in free if is_called(c, name)), "")
+            of_name = sorted((c for c in free if is_called(c, name)), key=counts_problems)
+            told = next(iter(of_name), "")  # problems_per_step before n_problems
             if told and counts_problems(told) and any(map(_COUNT.search, free)):
                 told = ""  # of the evaluation, as what was correct in it
             if not told and name == "problems_per_batch":

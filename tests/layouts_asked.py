@@ -92,7 +92,6 @@ REWRITTEN = {
     "excel_american": r"column problems_per_batch .* row 23 has 'Total'; correct or empty",
     "mlflow_search_runs": r"are missing \(it has run_id, status, params.data.train_batch",
     "swanlab_chart": r"are missing \(it has step, bp8-n4-seed0-val/accuracy",
-    "trl_slurm_output": r"must be known, but 'slurm-99120_0' .*--set problems_per_batch=B_P",
     "epochs_for_steps": r"are missing \(it has epoch, val_accuracy\)",
 }
 REFUSED = {name: line for name, (line, _) in SECOND.items()} | REWRITTEN

@@ -472,7 +472,7 @@ def in_parts(home: Path, name: str, *, counts: bool = True, lost: int = 0) -> Pa
             rows = [
                 {"step": step, "loss": 0.5, "acc": round(right / size, 4),
                  **({"right": right, "seen": size} if counts else {})}
-                for step in EVALS for right in [(step // 10 + 3 * rank + n) % size]
+                for step in EVALS for right in [(step // 10 + 3 * rank + n * (step > 0)) % size]
                 if not (lost and rank == 2 and step == lost)
             ]  # fmt: skip
             write_lines(folder / name.format(rank), rows)
@@ -486,7 +486,8 @@ def test_parts_are_added_up_by_their_counts(name: str, tmp_path: Path) -> None:
     assert sorted(c.rollouts_per_problem for c in curves) == [4, 8, 32]
     for c in curves:
         n = c.rollouts_per_problem
-        right = [sum((s // 10 + 3 * r + n) % size for r, size in enumerate(SIZES)) for s in EVALS]
+        right = [sum((s // 10 + 3 * r + n * (s > 0)) % size for r, size in enumerate(SIZES))
+                 for s in EVALS]  # fmt: skip
         assert c.problems_per_batch == 32
         assert c.score_K.tolist() == pytest.approx([one / sum(SIZES) for one in right])
 

@@ -115,19 +115,13 @@ def test_an_evaluation_stands_with_its_row_of_training(tmp_path: Path) -> None:
     assert steps(log, "validation") == [10, 20, 30, 40]
 
 
-def test_a_second_training_in_a_console_is_cut_off(tmp_path: Path) -> None:
+def test_a_second_training_in_a_console_is_a_run_of_its_own(tmp_path: Path) -> None:
     one = held_back([(4, [row(s, s / 4) for s in range(1, 5)] + [ENDED % "1.0"])], 4)
     two = held_back([(6, [row(s, s / 6) for s in range(1, 7)] + [ENDED % "1.0"])], 6)
-    log = text(tmp_path / "a.log", f"{one}Num Epochs = 1\n{two}")
-    told = refused(log)
-    at = one.count("\n")
-    assert f"head -n {at} " in told
-    assert f"tail -n +{at + 1} " in told
-    lines = log.read_bytes().split(b"\n")
-    (tmp_path / "b.log").write_bytes(b"\n".join(lines[:at]))
-    (tmp_path / "c.log").write_bytes(b"\n".join(lines[at:]))
-    assert steps(tmp_path / "b.log") == [1, 2, 3, 4]
-    assert steps(tmp_path / "c.log") == [1, 2, 3, 4, 5, 6]
+    found = read(text(tmp_path / "a.log", f"{one}Num Epochs = 1\n{two}"))
+    assert [(run.name, run.series[0].step_K.tolist()) for run in found] == [
+        ("a", [1, 2, 3, 4]), ("a-2", [1, 2, 3, 4, 5, 6])
+    ]  # fmt: skip
 
 
 # Loops of one's own that count from 0 and write a known key.

@@ -4,10 +4,11 @@
 
 Where a line belongs, along the path of a log:
 
-- Bytes to values: reading, ledger, torn, wire, headers, csv_cells, local_cells, workbooks.
-- A reader for every format, chosen in `read`: jsonl, prefixed, console, blocks, printed, progress,
-  tensorboard, wandb, sqlite, mlflow_store, calls, trainer_state, recording, documents, series,
-  dumps, checkpoints, csvlogs, csv_runs, csv_long, csv_wide, events, notes, parquetlogs,
+- Bytes to values: reading, ledger, torn, wire, headers, csv_cells, local_cells, workbooks,
+  databases, latex.
+- A reader for every format, chosen in `read`: jsonl, prefixed, console, streams, blocks, printed,
+  progress, tensorboard, wandb, sqlite, mlflow_store, calls, trainer_state, recording, documents,
+  series, dumps, checkpoints, csvlogs, csv_runs, csv_long, csv_wide, events, notes, parquetlogs,
   unnamed_rows, several, published.
 - Tables of curves: tables, table, tidy, tidy_columns, tidy_cells, tidy_checks, tidy_curves,
   tidy_beside, tidy_wide, unnamed, handing.

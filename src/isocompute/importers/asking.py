@@ -35,6 +35,7 @@ from isocompute.importers.scored import likely_key
 _N = "rollouts_per_problem"
 _SETTINGS = ("problems_per_batch", _N)
 _EACH = re.compile(r"B_p is [0-9]+ \(")  # the note of a log with the batch of each process alone
+_SHARED = re.compile(r".* counts ([0-9]+) processes, .* ([0-9]+) says that .*")
 _BY_COUNT = re.compile(r"B_p is ([0-9]+) by the .*")  # and of one that counts what a step took
 
 
@@ -128,6 +129,12 @@ def _cure(runs: Sequence[ImportedRun], missing: Sequence[str]) -> Cure:
     if missing == in_place(missing, runs, pattern):
         return _both(pattern, missing, keys, per_n)
     each = next(note for note in notes if _EACH.match(note))
+    shared = {match.groups() for note in notes if (match := _SHARED.match(note))}
+    if len(shared) == 1:
+        every, of = map(int, shared.pop())
+        told, share = f"--set processes={every // of}", f"{of} processes share each sequence"
+        return Cure(f"{told} if {share}, or --set processes={every} if each has its own ({each})",
+                    shlex.split(told), share)
     named = "" if pattern is None else f"--set pattern={shlex.quote(pattern)}"
     by_n = f"{named}, as the names seem to say, and " if named else ""
     own = f"--set processes={YOURS['processes']}"
@@ -248,7 +255,8 @@ def likely_columns(header: Sequence[str], missing: Sequence[str]) -> dict[str, s
             said = likely_key(free)
             told = "" if said == "KEY" else said
         else:
-            told = next((c for c in free if is_called(c, name)), "")
+            of_name = sorted((c for c in free if is_called(c, name)), key=counts_problems)
+            told = next(iter(of_name), "")  # problems_per_step before n_problems
             if told and counts_problems(told) and any(map(_COUNT.search, free)):
                 told = ""  # of the evaluation, as what was correct in it
             if not told and name == "problems_per_batch":

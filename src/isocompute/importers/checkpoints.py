@@ -5,9 +5,11 @@
 | `results_TIME.json` of lm-evaluation-harness 0.4 | `results: {TASK: {"METRIC,FILTER": ...}}` |
 | any other with numbers (`eval_results/global_step_40/math500/metrics.json`) | keys to be mapped |
 | files of like names in one folder (`evals/update_00040.json`, `eval-7.json`) | keys to be mapped |
+| files of epochs (`eval/epoch_0.json`), where the configuration says M and its epochs | the same |
 
 The step is the number of the folder (`step_0040`, `checkpoint-40`, `RUN__step_0040`), that of the
 file (`update_00040`), or what a key in it says; the run what stands above, or what a key says.
+A file `base.json` beside those of steps is of step 0.
 """
 
 from __future__ import annotations
@@ -21,8 +23,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from isocompute.importers.called import is_called
 from isocompute.importers.collect import Collector
-from isocompute.importers.configuration import facts_of
+from isocompute.importers.configuration import configuration, facts_of
 from isocompute.importers.ledger import Errors
 from isocompute.importers.listed import NAMING
 from isocompute.importers.names import number_in
@@ -49,6 +52,10 @@ _GENERAL = re.compile(
 
 _PIECES = 2  # files of like names
 _PIECE = re.compile(rf"{_STEP.pattern}(?:[-_. ](?P<of>.+))?", re.I)
+_EPOCH = re.compile(r"(?P<run>(?:.*?[^a-z0-9])??)epoch[-_]?(?P<step>[0-9]{1,6})"
+                    r"(?:[-_. ](?P<of>.+))?", re.I)  # fmt: skip
+_EPOCHS = ("epochs", "num_epochs", "num_train_epochs", "total_epochs")
+_BEGUN = re.compile("base(?:line|_model)?|init(?:ial)?|untrained|before(?:_training)?|start", re.I)
 _OF_RUNS = ("problems_per_batch", "rollouts_per_problem", "seed")
 _OF_FOLDER = "metrics.jsonl"  # a log that would go by its folder's name
 
@@ -62,6 +69,7 @@ class Place(NamedTuple):
     within: str
     is_piece: bool = False  # a file of its own in the run's folder, or below it
     doubt: str = ""  # where its name and a key of it say two steps
+    epoch: bool = False  # the step is the number of an epoch
 
 
 class _Result(NamedTuple):
@@ -99,15 +107,19 @@ def results_in(files: Sequence[Path]) -> dict[Path, list[_Result]]:
     """Those of the files that are results of checkpoints, by the folder of their run."""
     found: dict[Path, list[_Result]] = defaultdict(list)
     pieces: dict[Path, list[_Result]] = defaultdict(list)
+    begun = dict[Path, _Result]()
     alike = Counter(map(_likeness, files))
     for file in files:
         place = place_of(file)
-        if (place is None and (file.suffix != ".json" or alike[_likeness(file)] < _PIECES)) or (
-            file.stat().st_size > MAX_LINE_BYTES
-        ):
+        is_begun = file.suffix == ".json" and _BEGUN.fullmatch(file.stem) is not None
+        alone = file.suffix != ".json" or (alike[_likeness(file)] < _PIECES and not is_begun)
+        if (place is None and alone) or file.stat().st_size > MAX_LINE_BYTES:
             continue
         content, _ = parse_json(file.read_bytes())
         if not isinstance(content, dict) or next(iter(points_of(content)), None) is not None:
+            continue
+        if is_begun and place is None:
+            begun[file.parent] = _Result(Place(file.parent, "", 0, ""), file, content)
             continue
         piece = None if place is not None else _place_of_piece(file, content)
         if piece is not None:
@@ -117,6 +129,11 @@ def results_in(files: Sequence[Path]) -> dict[Path, list[_Result]]:
     for home, results in pieces.items():
         at = Counter((one.place.step, one.place.within) for one in results)
         if len(results) >= _PIECES and max(at.values()) == 1:  # else they are of several runs
+            first = results[0]
+            base = begun.get(first.file.parent)
+            if base and base.content.keys() == first.content.keys():
+                own = first.place._replace(step=0, doubt="", epoch=False)
+                results.insert(0, base._replace(place=own))
             found[home] += results
     return found
 
@@ -129,7 +146,7 @@ def _likeness(file: Path) -> tuple[Path, str]:
 def _place_of_piece(file: Path, content: Mapping[str, Any]) -> Place | None:
     """Run and step of one of several files of like names; None where nothing says its step."""
     key = next((key for key in STEPS if whole(content.get(key)) is not None), None)
-    match = _PIECE.fullmatch(file.stem)
+    match = _PIECE.fullmatch(file.stem) or _EPOCH.fullmatch(file.stem)
     if match is None and (key is None or any(number_in(file.stem, name) for name in _OF_RUNS)):
         return None  # n8.json is of a run
     in_key = None if key is None else whole(content[key])
@@ -149,7 +166,8 @@ def _place_of_piece(file: Path, content: Mapping[str, Any]) -> Place | None:
     scored = any(number(v) is not None for k, v in content.items() if k not in STEPS)
     if step is None or not scored:  # rollouts of a step, say
         return None
-    return Place(folder / own, own or folder.name, step, "/".join(between), True, doubt)
+    epoch = match is not None and match.re is _EPOCH and in_key is None
+    return Place(folder / own, own or folder.name, step, "/".join(between), True, doubt, epoch)
 
 
 def own_folder(folder: Path) -> Path:
@@ -204,6 +222,10 @@ def read_results(
     collector.configure_beside(path, alone=own)
     if not collector.configured:  # each checkpoint keeps it (NeMo-RL)
         collector.configure_beside(ordered[-1].file)
+    if any(one.place.epoch for one in ordered):
+        ordered = _by_update(ordered, collector)
+    if not ordered:
+        return []
     began = facts_of(collector.configured).get("model", "")
     if models and began in models and ordered[0].place.step:
         ordered = [*models[began], *ordered]
@@ -245,6 +267,22 @@ def read_results(
     return [run]
 
 
+def _by_update(results: Sequence[_Result], collector: Collector) -> list[_Result]:
+    """Results of epochs at their updates; none where the configuration does not tell these."""
+    config = collector.configured
+    epochs = next((count for key in _EPOCHS if (count := whole(config.get(key)))), 0)
+    planned, last = configuration(config).steps or 0, results[-1].place.step
+    late = epochs - last  # an epoch 0 ends with the first of them
+    if not epochs or planned % epochs or late not in (0, 1):
+        return []
+    each = planned // epochs
+    collector.counters.infer(
+        f"step: an epoch is {each} updates, and the result of epoch {last} is of the last"
+    )
+    return [one if not one.place.epoch else one._replace(place=one.place._replace(
+        step=(one.place.step + late) * each)) for one in results]  # fmt: skip
+
+
 def _scores(content: Mapping[str, Any]) -> Iterator[tuple[str, str, float, int]]:
     """Task, metric, score and problems of what lm-evaluation-harness wrote."""
     results, counts = content.get("results"), content.get("n-samples")
@@ -281,10 +319,10 @@ def with_results(
         made = tuple(
             replace(s, rollouts_K=s.step_K.astype(np.float64) * batch) for s in one.series
         )
-        provenance = replace(
-            run.provenance, unread=(*one.provenance.unread, *run.provenance.unread),
-            likely=(*one.provenance.candidates, *run.provenance.candidates),
-        )
+        own, its = one.provenance, run.provenance  # what the rows of the log hold is of training
+        unread = [key for key in own.unread if not is_called(key, "problems_per_batch")]
+        unread += [key for key in its.unread if key not in its.candidates]
+        provenance = replace(its, unread=tuple(unread), likely=own.candidates)
         out[alike[0]] = replace(
             run, series=(*run.series, *made), notes=(*run.notes, *one.notes), provenance=provenance
         ).inferring(*one.provenance.inferred, f"score: of its checkpoints, {one.provenance.path}")

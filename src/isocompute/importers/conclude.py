@@ -26,11 +26,7 @@ from isocompute.importers.cadence import (
     spread,
 )
 from isocompute.importers.called import counts_problems, is_batch, is_called
-from isocompute.importers.configuration import (
-    facts_of,
-    gpus_of,
-    problems_of,
-)
+from isocompute.importers.configuration import facts_of, gpus_of, problems_of
 from isocompute.importers.doubts import (
     counted_problems,
     iterations_of,
@@ -41,7 +37,7 @@ from isocompute.importers.doubts import (
     refuse_several,
     told_processes,
 )
-from isocompute.importers.fresh import Found, processes_of
+from isocompute.importers.fresh import Found, processes_of, sharing
 from isocompute.importers.ledger import Errors, provenance_of
 from isocompute.importers.meanings import PROBLEMS_SAMPLED, SPLIT_IN_KEY
 from isocompute.importers.plain_words import RESPONSES, unit_of
@@ -239,7 +235,8 @@ def conclude(
         c.counters.infer(line)
     provenance, gpus = provenance or provenance_of(path, source), c.settings.gpus
     times, gpus = times_of(c.side), gpus or gpus_of(c.config)
-    if gpus is None and (gpus := processes_of(c.config)) and times:
+    own = None if sharing(c.config)[0] else processes_of(c.config)
+    if gpus is None and (gpus := own) and times:
         c.counters.infer(f"gpus={gpus}: one for each process")
     spent = Spent(times=times, gpus=gpus or gpus_by_throughput(c.side), tokens=compute.each,
                   drawn=compute.drawn, epochs=Each.of(c.side[EPOCH]))  # fmt: skip
@@ -266,22 +263,13 @@ def conclude(
             likely=tuple(clean_text(k, 80) for k in c.evidence.likely(keys)),
             beside_loss=tuple(clean_text(k, 80) for k in c.evidence.beside_loss(keys)),
             begins=None if c.first is None else max(c.first - begins, 0),
-            trained=_trained(c, values["steps"], begins), **spent.said(),
+            trained=placing.last_update(c, values["steps"], begins), **spent.said(),
             passes_per_step=spent.passes_per_step, rates=rate_span(c.side["rate"]),
             micro_batch=whole(c.config.get("per_device_train_batch_size")),
             inferred=(*c.settings.inferred, *c.counters.inferred),
             alike=share_at_the_end(c.side[ALIKE]),
         ), spent=spent,
     )  # fmt: skip
-
-
-def _trained(c: Collected, planned: int | None, begins: int) -> int | None:
-    """Updates that rows of training tell of, within the plan; None without any."""
-    if not c.trained or c.counters.calls:
-        return None
-    own = c.trained - begins  # and where it is not that, the row of step 0 is an update as well
-    own += c.trains_from == 0 and own != planned
-    return own if planned is None else min(own, planned)
 
 
 def _told_by_name(c: Collected, path: Path) -> None:

@@ -11,6 +11,7 @@ import contextlib
 import re
 import shlex
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import IO
 
@@ -32,8 +33,9 @@ from isocompute.importers.reading import (
     open_log,
     run_name,
 )
-from isocompute.importers.runs import ImportedRun
+from isocompute.importers.runs import ImportedRun, UnclearError
 from isocompute.importers.settings import Settings
+from isocompute.importers.streams import AnotherRunError, Part, parts_of
 
 _ANSI = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 # what srun (a rank) and container logs (a time) put before a line, and (TaskRunner pid=123, ip=...)
@@ -41,6 +43,7 @@ _PREFIX = re.compile(
     r"^(?:[0-9]{1,5}: |[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9:.,]{5,20}(?:Z|[+-][0-9:]{4,6})? )*"
     r"(?:(\([A-Za-z_][^()]{0,200}\)) ?)?"
 )
+_PROCESS = re.compile(r"\([A-Za-z_]\w* [^()]{0,200}?pid=[0-9][^()]{0,200}\)")
 # a progress bar may stand before it, in the same line: [1:12:31<6:01:14, 59.87s/it]step:5 - ...
 _STEP = re.compile(r"(?:^|[\s\]])step:([0-9]{1,15}) - (.*)", re.DOTALL)
 # the command that started the run, whole (set -x) or line by line
@@ -55,6 +58,7 @@ _ECHO = re.compile(
 _SAID = re.compile(r"(?:^|[(,\s])([a-z]\w{2,60})=([0-9][0-9.e+-]{0,30})(?=[,)\s]|$)")
 _MAX_CONFIG_LINES = 3_000
 _BROKEN = 5  # last lines that may be torn or mixed with another process's
+_TURNS = 4  # rows from one step back to the next; a run that goes on from a checkpoint has more
 _QUOTED = re.compile(r"'(?:[^'\\\n]|\\.)*'|\"(?:[^\"\\\n]|\\.)*\"")
 _MIXED = re.compile(r"(?<=[,{}\])])\((?:[\w:]+ )*pid=[0-9]{1,12}\).*")  # of another, in its line
 _CLOSING = {"(": ")", "[": "]", "{": "}"}
@@ -68,9 +72,21 @@ _GOES_ON = (" ", "'", '"', "}", "]", ")")  # how a further line of a printed dic
 
 
 def read_console(path: Path, settings: Settings) -> list[ImportedRun]:
-    """The runs that a console log tells of, one after the other; no rows if it is no such log."""
+    """The runs that a console log tells of; no rows if it is no such log."""
+    left, runs = parts_of(path), list[ImportedRun]()
+    while left:
+        part = left.pop(0)
+        try:
+            runs += _read(path, settings, part, len(runs))
+        except AnotherRunError as another:
+            left[:0] = part.cut(another.at)
+    return runs
+
+
+def _read(path: Path, settings: Settings, part: Part, others: int) -> list[ImportedRun]:
+    """The runs of a part of a console, behind so many others."""
     errors = Errors(str(path))
-    runs = _Runs(path, errors, settings)
+    runs = _Runs(path, errors, settings, part, others)
     progress, blocks = Progress(), Blocks()
     config: list[str] = []
     printing: str | None = None  # the process that prints it
@@ -78,9 +94,9 @@ def read_console(path: Path, settings: Settings) -> list[ImportedRun]:
     first: dict[str, object] = {}  # scores before it
     validated = ""  # which validation is printed
     told = ""  # a line of scores in a form of one's own
-    depth = 0  # open brackets of a trainer's arguments
+    depth, opened = 0, 0  # open brackets of a trainer's arguments; the line of the first
     with open_log(path) as handle:
-        for number, data in _whole_lines(handle, str(path), errors):
+        for number, data in part.of(_whole_lines(handle, str(path), errors)):
             if data is None:
                 errors.add(number, "a line is too long or cannot be unpacked")
                 continue
@@ -95,7 +111,8 @@ def read_console(path: Path, settings: Settings) -> list[ImportedRun]:
             match = _STEP.search(text)
             if match:
                 config = _cut_off(config, text, runs.pending)
-                runs.speaks(process)
+                named = _PROCESS.search(text, 0, match.start())  # behind a prefix of any form
+                runs.speaks(process or (named and named[0]), int(match[1]))
                 if first and not last:
                     runs.row("0", first, number)
                 last = match.group(1)
@@ -114,9 +131,9 @@ def read_console(path: Path, settings: Settings) -> list[ImportedRun]:
             elif not config and text.startswith("{'") and "'epoch': " not in text:
                 printing, config = process, _configuration(config, text, runs.pending)
             elif depth or _ECHO.search(text):
-                inside = text if depth else _ECHO.split(text, 1)[1]
+                inside, opened = (text, opened) if depth else (_ECHO.split(text, 1)[1], number)
                 said, depth = _own_arguments(inside, depth or 1)
-                runs.pending.update(_SAID.findall(said))
+                runs.hears(dict(_SAID.findall(said)), opened, progress)
             elif ".train_batch_size=" in text or ".rollout.n=" in text:
                 runs.pending.update(_OVERRIDE.findall(text))
             elif found := blocks.take(text):
@@ -126,7 +143,7 @@ def read_console(path: Path, settings: Settings) -> list[ImportedRun]:
                 runs.row(printed.step, printed.values, number)
             else:
                 told = told or (text if _TOLD.search(text) else "")
-                runs.pending.update(settings_in(text))
+                runs.hears(settings_in(text), number, progress)
     runs.blocks(blocks.end(), 0)
     _cut_off(config, "", runs.pending)
     for step, values, at in progress.finish(str(path)):
@@ -195,30 +212,58 @@ def _whole_lines(handle: IO[bytes], name: str, errors: Errors) -> Iterator[Line]
 class _Runs:
     """Runs of one file: a new one begins where another configuration, or the first step, does."""
 
-    def __init__(self, path: Path, errors: Errors, settings: Settings) -> None:
+    def __init__(
+        self, path: Path, errors: Errors, settings: Settings, part: Part, others: int
+    ) -> None:
         self.path = path
         self.errors = errors
-        self.settings = settings
-        self.name = run_name(path)
-        self.found = [Collector(self.name, errors, settings)]
+        self.part = part
+        self.name = part.name if part.named else run_name(path)
+        self.settings = settings.for_run(self.name) if part.named else settings
+        again = others and not part.named
+        name = f"{self.name}-{others + 1}" if again else self.name
+        self.found = [Collector(name, errors, self.settings)]
         self.pending: dict[str, object] = {}  # a configuration that no row has followed yet
         self.known = Found()
         self.first_step: int | None = None
         self.source = "verl-console"
         self.speakers: list[str] = []
+        self.steps: list[int] = []  # of verl's rows
 
-    def speaks(self, process: str | None) -> None:
+    def speaks(self, process: str | None, step: int) -> None:
         """Refuse a file into which two runs wrote at once; one that went on has a new process."""
+        self.steps.append(step)
         if process is None or self.speakers[-1:] == [process]:
             return
         if process in self.speakers:
             other = self.speakers[-1]
-            raise InputError(
+            raise UnclearError(
                 f"a console must hold one run at a time, but in {str(self.path)!r} {process} and "
                 f"{other} take turns; split it, for example `grep {shlex.quote(process[1:-1])} "
                 "FILE > one.log`."
             )
         self.speakers.append(process)
+
+    def hears(self, said: dict[str, object], number: int, progress: Progress) -> None:
+        """Take settings that are printed; behind rows of a training, others are another's.
+
+        Raises:
+            AnotherRunError: they are.
+        """
+        if said and progress.began and self._changed(configuration(said), configuration(
+            self.pending
+        )):  # fmt: skip
+            raise AnotherRunError(number - 1)
+        self.pending.update(said)
+
+    @staticmethod
+    def _changed(now: Found, known: Found) -> bool:
+        names = ("problems_per_batch", "rollouts_per_problem", "seed")
+        return any(
+            None not in (getattr(now, n), getattr(known, n))
+            and getattr(now, n) != getattr(known, n)
+            for n in names
+        )
 
     def plan(self, steps: int) -> None:
         """Take the number of updates that a progress bar counts to."""
@@ -239,12 +284,7 @@ class _Runs:
 
     def _configure(self, step: int, number: int) -> None:
         now = configuration(self.pending)
-        names = ("problems_per_batch", "rollouts_per_problem", "seed")
-        changed = any(
-            None not in (getattr(now, n), getattr(self.known, n))
-            and getattr(now, n) != getattr(self.known, n)
-            for n in names
-        )
+        changed = self._changed(now, self.known)
         if self.first_step is not None and (changed or step <= self.first_step):
             self.found.append(
                 Collector(f"{self.name}-{len(self.found) + 1}", self.errors, self.settings)
@@ -256,6 +296,13 @@ class _Runs:
         self.pending = {}
 
     def finish(self) -> list[ImportedRun]:
+        back = sum(b < a for a, b in pairwise(self.steps))
+        if back > max(len(self.steps) / _TURNS, 1):
+            raise UnclearError(
+                f"a console must hold one run at a time, but the steps of {str(self.path)!r} go "
+                f"back {back} times, as where several runs write into one file; write the lines of "
+                "each run into a file of its own."
+            )
         if self.pending and self.first_step is None:
             self.found[-1].configure(self.pending)
         if len(self.found) == 1:
@@ -272,8 +319,8 @@ class _Runs:
     def _look_beside(self, only: Collector) -> None:
         """Take the configuration beside a console, or of a run that prints its own the seed."""
         said = configuration(only.configured)
-        if not only.configured:
-            only.configure_beside(self.path)
+        if None in (said.problems_per_batch, said.rollouts_per_problem):
+            only.configure_beside(self.path, alone=self.part.is_whole)
         elif said.seed is None and (there := configuration_named(self.path, self.name)):
             beside = configuration(there[1])
             if beside.seed is not None and beside.rollouts_per_problem == said.rollouts_per_problem:

@@ -13,6 +13,7 @@ from isocompute.importers.csv_cells import Rows
 from isocompute.importers.csv_runs import STEPS, identity_of, settle
 from isocompute.importers.ledger import Errors
 from isocompute.importers.reading import VALUE_WORDS, clean_text, run_name
+from isocompute.importers.runs import SAMPLED
 from isocompute.importers.settings import Settings
 from isocompute.importers.several import one_of
 from isocompute.importers.steps import ASSUMED
@@ -125,10 +126,7 @@ def read_history(
     settle(unnamed, collectors)
     if calls and named is None and count == _SAMPLED:
         for collector in collectors.values():
-            collector.counters.infer(
-                "score: 500 rows are what run.history() samples of a longer run; "
-                "run.scan_history() gives all"
-            )
+            collector.counters.infer(SAMPLED)
     return collectors
 
 

@@ -11,7 +11,7 @@ from isocompute.importers.beside import (
     configuration_named,
 )
 from isocompute.importers.configuration import IN_ROWS, configuration
-from isocompute.importers.fresh import Found, processes_of
+from isocompute.importers.fresh import TOLD, Found, processes_of, sharing
 from isocompute.importers.ledger import Errors
 from isocompute.importers.meanings import SPLITS
 from isocompute.importers.plain_words import by_unit
@@ -106,8 +106,8 @@ class Described:
     def trained_in(self, processes: int | None) -> None:
         """Take how many processes trained, where the configuration does not say it."""
         own = processes_of(self.config)
-        if own is None and processes is not None:
-            self.config["num_processes"] = processes
+        if processes is not None and (own is None or sharing(self.config)[0]):
+            self.config[TOLD] = processes
         elif processes not in (None, own):
             self._note(f"the log says processes={own}, the setting {processes}: the log's is used")
 

@@ -14,7 +14,11 @@ from typing import NamedTuple
 from isocompute.importers.plain_words import GROUPS, OWN
 from isocompute.importers.reading import whole
 
-_PROCESSES = ("global_world_size", "world_size", "num_processes")
+TOLD = "told_processes"  # by the user, where the log's own number of them is in doubt
+_PROCESSES = (TOLD, "global_world_size", "world_size", "num_processes")
+# Processes that share each sequence: axolotl 0.13, and before it; ms-swift 4.4; accelerate 1.12
+_SHARING = ("context_parallel_size", "sequence_parallel_degree", "sequence_parallel_size",
+            "parallelism_config_cp_size")  # fmt: skip
 
 
 class Found(NamedTuple):
@@ -57,6 +61,16 @@ class _Batch(NamedTuple):
 def processes_of(config: Mapping[str, object]) -> int | None:
     """Processes that a run trained in, one to a GPU, as far as its configuration says it."""
     return next((n for key in _PROCESSES if (n := whole(config.get(key)))), None)
+
+
+def sharing(config: Mapping[str, object]) -> tuple[str, int]:
+    """The key and the number of processes that share each sequence; ("", 1) where none do.
+
+    >>> sharing({"context_parallel_size": "2"}), sharing({"context_parallel_size": 1})
+    (('context_parallel_size', 2), ('', 1))
+    """
+    found = ((key, whole(config.get(key)) or 1) for key in _SHARING)
+    return next((pair for pair in found if pair[1] > 1), ("", 1))
 
 
 def batch_of_process(config: Mapping[str, object]) -> int:
@@ -125,6 +139,10 @@ def of_trl(config: Mapping[str, object], seed: int | None) -> Found:
     accumulation = whole(config.get("gradient_accumulation_steps"))
     ticks = batch.ticks if batch else whole(config.get("num_iterations")) or 1
     each = ""  # what a process adds to B_p
+    shared, sharers = sharing(config)
+    every = world or (generated or 0) // (device * batch.drawn if device and batch else 1)
+    if shared:  # TRL counts each of those that share a sequence, as if it had its own
+        generated, world = None, whole(config.get(TOLD))
     if n and batch and generated is None and device:
         what = "accumulation" if batch.micro == accumulation else "steps_per_generation"
         each = f"{device} (per device) * {batch.micro} ({what}) * processes / {n}"
@@ -147,8 +165,11 @@ def of_trl(config: Mapping[str, object], seed: int | None) -> Found:
         notes.append(f"{key} is {value} and TRL's batch makes {problems}: B_p is not known")
         problems = None
     if each and not own and not world:
-        notes.append(f"B_p is {each}; this version of TRL does not log how many; lay accelerate's "
-                     "own file beside the log")  # fmt: skip
+        why = (f"the log counts {every} processes, and {shared} {sharers} says that {sharers} of "
+               "them share each sequence" if shared else
+               "this version of TRL does not log how many; lay accelerate's own file beside the "
+               "log")  # fmt: skip
+        notes.append(f"B_p is {each}; {why}")
     if ticks > 1:
         notes.append(
             f"a batch of rollouts serves {ticks} steps of the optimizer, one update here: it is "

@@ -80,7 +80,7 @@ def _size(run: ImportedRun) -> int:
 def _rolled_out(run: ImportedRun, series: Iterable[Series]) -> ImportedRun:
     """The run with one series per metric, the longest, and rollouts where they are known now."""
     kept: dict[Key, Series] = {}
-    for s in series:
+    for s in _with_samples(list(series)):
         key = (s.metric, s.problem_set, s.split)
         if key not in kept:
             kept[key] = s
@@ -94,14 +94,29 @@ def _rolled_out(run: ImportedRun, series: Iterable[Series]) -> ImportedRun:
             if np.isnan(s.rollouts_K).any():
                 rollouts = np.where(np.isnan(s.rollouts_K), s.step_K * float(b_p * n), s.rollouts_K)
                 kept[key] = replace(s, rollouts_K=rollouts)
-    # `avg` of one tracker is `avg@4` of another that knows k
-    bare = {
-        (m, ps, sp) for m, ps, sp in kept if m.samples is None and any(
-            o.samples is not None and (o.kind, o.variable, o.estimator, osp)
-            == (m.kind, m.variable, m.estimator, sp) for o, _, osp in kept
-        )
-    }
-    return replace(run, series=tuple(s for key, s in kept.items() if key not in bare))
+    return replace(run, series=tuple(kept.values()))
+
+
+def _with_samples(series: Sequence[Series]) -> list[Series]:
+    """Series with `avg` of one record as the `avg@4` of another that knows k."""
+    known: dict[tuple[object, ...], set[tuple[Metric, str]]] = {}
+    for s in series:
+        if s.metric.samples is not None:
+            known.setdefault(_but_samples(s), set()).add((s.metric, s.problem_set))
+    told = []
+    for s in series:
+        those = known.get(_but_samples(s), set()) if s.metric.samples is None else set()
+        same = {one for one in those if one[1] == s.problem_set} or those
+        if len(same) == 1:
+            ((metric, name),) = same
+            told.append(replace(s, metric=metric, problem_set=name))
+        elif not those:
+            told.append(s)
+    return told
+
+
+def _but_samples(s: Series) -> tuple[object, ...]:
+    return s.metric.kind, s.metric.variable, s.metric.estimator, s.split
 
 
 def _reaching(long: Series, other: Series) -> Series:

@@ -15,6 +15,8 @@ from isocompute.errors import InputError
 from isocompute.importers.collect import Collector
 from isocompute.importers.configuration import configuration
 from isocompute.importers.csv_runs import STEPS
+from isocompute.importers.handing import is_a_table
+from isocompute.importers.latex import ENDING, SEED
 from isocompute.importers.ledger import Errors, provenance_of
 from isocompute.importers.listed import NAMING
 from isocompute.importers.plain_words import explained
@@ -22,10 +24,10 @@ from isocompute.importers.prefixed import read_prefixed
 from isocompute.importers.reading import OF_ONES_OWN, run_name
 from isocompute.importers.runs import ImportedRun
 from isocompute.importers.settings import Settings
+from isocompute.importers.workbooks import is_workbook
 
 _RULER = re.compile(r"\|?[\s:|-]*-[\s:|-]*")
 _HEADING = re.compile(r"#{1,6}\s+(.*?)\s*#*")
-_SEED = re.compile(r"\bseed\s*[=:]?\s*([0-9]{1,12})\b", re.I)
 _UPDATES = ("updates", "batches", *STEPS)
 _OURS = ("problems_per_batch", "rollouts_per_problem", "seed")
 _LONGEST = 1 << 22
@@ -39,6 +41,10 @@ def read_written(path: Path, settings: Settings) -> list[ImportedRun]:
     """
     if path.suffix == ".md":
         return read_notes(path, settings)
+    if path.suffix == ENDING:
+        if is_workbook(path):
+            raise is_a_table(path, "")
+        return []
     if found := read_prefixed(path, settings):
         return found
     raise InputError(
@@ -80,7 +86,7 @@ def read_notes(path: Path, settings: Settings) -> list[ImportedRun]:
             about.setdefault(row[named or 0], {}).update(said | {
                 name: value for name, value in ours.items() if value is not None
             })
-    seeds = {*_SEED.findall("\n".join(line for line in text.splitlines() if "|" not in line))}
+    seeds = {*SEED.findall("\n".join(line for line in text.splitlines() if "|" not in line))}
     runs = dict[str, Collector]()
     for table, step in courses:
         named = table.at(NAMING)

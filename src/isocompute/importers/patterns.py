@@ -15,9 +15,15 @@ _ABSENT = re.compile(r"(.*\})\[([^][{}]*[^][{}]\{seed\}[^][{}]*)\]")  # in a pat
 def regex_of(pattern: str) -> str:
     """What a pattern matches: a star is anything within a name, `[_s{seed}]` may be absent.
 
+    A placeholder alone is a whole name: the "0" of a folder "run0" is no step.
+
     >>> re.search(regex_of("n{a}[*s{seed}]"), "q-n8-steps300-s2")["seed"]
     '2'
+    >>> [re.search(regex_of("{a}"), name) is not None for name in ("run0/x.csv", "x/20.csv", "20")]
+    [False, True, True]
     """
+    if alone := PLACEHOLDER.fullmatch(pattern):
+        return rf"(?<![^/])(?P<{alone[1]}>[0-9]{{1,12}})(?![^/.])"
     absent = _ABSENT.fullmatch(pattern)
     pattern, may_be = (pattern, "") if absent is None else absent.groups()
     regexes = []

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Collection, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from isocompute.importers.points import Points, back_to
-from isocompute.importers.runs import FloatArray, IntArray, UnclearError
+from isocompute.importers.runs import SAMPLED, STOPPED, FloatArray, IntArray, UnclearError
 from isocompute.importers.steps import EARLIER, FROM_ZERO, LAST, LATER
 from isocompute.importers.timing import SECONDS
+
+if TYPE_CHECKING:
+    from isocompute.importers.conclude import Collected
 
 # Distances between scores that a log begins late. Half of it doubts a log with one score missing;
 # twice of it believes one that goes on from the fifth evaluation of another run.
@@ -308,3 +312,17 @@ def _on_multiples(step_K: IntArray) -> bool:
     if after.size < 3 or after[0] == 1:
         return False
     return bool(np.all(after[:-1] % after[0] == 0))
+
+
+def last_update(c: Collected, planned: int | None, begins: int) -> int | None:
+    """Updates that rows of training tell of, within the plan; None without any."""
+    rows = [p.steps_K for p in c.points if p.column.split == "train" and len(p.step) > 1]
+    if SAMPLED in c.counters.inferred and planned and rows:  # the last row may be left out
+        reach = max(int(K.max() + np.diff(np.sort(K)).max()) for K in rows)
+        if reach >= planned and not any(note.endswith(STOPPED) for note in c.notes):
+            return planned
+    if not c.trained or c.counters.calls:
+        return None
+    own = c.trained - begins  # and where it is not that, the row of step 0 is an update as well
+    own += c.trains_from == 0 and own != planned
+    return own if planned is None else min(own, planned)

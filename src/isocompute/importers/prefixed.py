@@ -41,6 +41,7 @@ _NUMBER = re.compile(
     r"[A-Za-z_][\w@/.^-]{0,80})\s{0,4}[ =:]\s{0,4}(-?[0-9]*\.?[0-9]+(?:e-?[0-9]+)?%?)"
     r"(?=$|[\s,;|)\]])", re.I,
 )  # fmt: skip
+_STEP = re.compile(r"\bstep[ =:#]{1,3}([0-9]{1,9})\b", re.I)  # of a line that holds no row
 _LEAST = 3  # lines; one or two may be settings that a log of another kind prints
 
 
@@ -56,7 +57,7 @@ def read_prefixed(path: Path, settings: Settings) -> list[ImportedRun]:
     Raises:
         UnclearError: rows of several jobs, of which some do not say whose they are.
     """
-    rows = list(_rows(path)) or _told(path, settings)
+    rows = _rows(path) or _told(path, settings)
     if len({one.process for one in rows}) > max(len(rows) / _LEAST, 1):  # of each line a number
         rows = [one._replace(process="") for one in rows]
     named = {one.process for one in rows}
@@ -136,9 +137,16 @@ def _lines(path: Path) -> Iterator[tuple[int, str]]:
                 yield number, data.decode("utf-8", "replace")
 
 
-def _rows(path: Path) -> Iterator[_Row]:
+def _rows(path: Path) -> list[_Row]:
+    """Rows in their order; one without a step takes it of the lines around, where these agree."""
+    rows, first, at = list[_Row](), 0, ""
     for number, text in _lines(path):
         match = _LINE.fullmatch(text) if text.rstrip().endswith("}") else None
+        if match is None and (said := _STEP.search(text)):
+            rows[first:] = [one if said[1] != at or any(key in one.row for key in STEPS)
+                            else one._replace(row={"step": int(at), **one.row})
+                            for one in rows[first:]]  # fmt: skip
+            first, at = len(rows), said[1]
         if match is None:
             continue
         value, _ = parse_json(match["row"])
@@ -149,7 +157,8 @@ def _rows(path: Path) -> Iterator[_Row]:
         told = own if process is None else next(filter(None, process.groups()), "")
         word = _WORD.search(match["before"])
         event = {} if word is None or "event" in value else {"event": word["word"]}
-        yield _Row(number, told, {**value, **event})
+        rows.append(_Row(number, told, {**value, **event}))
+    return rows
 
 
 def _told(path: Path, settings: Settings) -> list[_Row]:

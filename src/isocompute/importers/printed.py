@@ -28,7 +28,7 @@ _RAISED = re.compile(r"change the batch size of [0-9]+ to the `num_generations` 
 _BANNER = re.compile(r"Total batch size \(([0-9]+) x ([0-9]+) x ([0-9]+)\)")
 _OF_BANNER = ("per_device_train_batch_size", "gradient_accumulation_steps", "global_world_size")
 _BATCH_OPTIONS = ("--rollout-batch-size", "--rollout_batch_size", "--n-samples-per-prompt",
-                  "--n_samples_per_prompt")  # fmt: skip
+                  "--n_samples_per_prompt", "--num_generations", "--num-generations")  # fmt: skip
 
 
 class Printed(NamedTuple):

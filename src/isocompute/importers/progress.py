@@ -11,7 +11,6 @@ from __future__ import annotations
 import ast
 import math
 import re
-import shlex
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
@@ -20,6 +19,7 @@ import numpy as np
 
 from isocompute.importers.reading import number
 from isocompute.importers.runs import UnclearError
+from isocompute.importers.streams import AnotherRunError
 
 _BAR = re.compile(
     r"(?:^|\r)(?:Train:)?\s*[0-9]{1,3}%\|[^|\r]{0,200}\|\s*([0-9]{1,12})/([0-9]{1,12}) \["
@@ -103,18 +103,20 @@ class Progress:
             last is not None and last <= _ENDED * max(rates, default=0.0)
         )
 
+    @property
+    def began(self) -> bool:
+        """Whether there are rows."""
+        return bool(self._rows)
+
     def finish(self, what: str) -> Iterator[tuple[int, dict[str, object], int]]:
         """(step, values, line) of every row; where the bars do not say it, `epoch` decides.
 
         Raises:
             UnclearError: where it does not.
+            AnotherRunError: another training follows.
         """
         if self._again:
-            at, file = self._cut, shlex.quote(what)
-            raise UnclearError(
-                f"{what}: a console must hold one run, but another training begins behind line "
-                f"{at}; split it: head -n {at} {file} > one.log; tail -n +{at + 1} {file} > two.log"
-            )
+            raise AnotherRunError(self._cut)
         if self.total is None and self._planned is not None and self._is_whole():
             self.total = self._planned  # every row stands before its end, as the last line does
             for row in (*self._rows, *filter(None, [self._ended])):

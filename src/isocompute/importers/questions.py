@@ -76,7 +76,8 @@ def _holds(error: InputError, words: Sequence[str]) -> bool:
     if "rollouts_per_problem" in words:
         by_set = "--set" in flags and not all(word.startswith(_SURE) for word in said)
         return bool(flags) and flags <= {*_WITHOUT_N, "--set"} and not by_set
-    return bool(flags) and not any(word.startswith("learning_rate") for word in said)
+    # What a log goes on with is told by its B_p, too.
+    return bool(flags) and not any(word.startswith(("learning_rate", "begins")) for word in said)
 
 
 def is_open(word: str) -> bool:

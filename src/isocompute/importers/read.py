@@ -43,7 +43,7 @@ _SKIPPED_ENDINGS = (
     ".tar", ".png", ".py", ".yaml", ".yml", ".toml", ".md", ".parquet", ".html", ".lock",
     ".db-journal", ".db-wal", ".db-shm", ".model",
 )
-_WRITTEN = (".md", ".ipynb")  # by people, for people: read where nothing else is a log
+_WRITTEN = (".md", ".ipynb", ".tex")  # by people, for people: read where nothing else is a log
 _ARCHIVES = (".zip", ".tar", ".tar.gz", ".tgz", ".tar.xz", ".tar.zst", ".7z")
 # Beside logs, read with them or nothing of ours.
 _NO_LOGS = (

@@ -355,7 +355,8 @@ _COMMON = (
 _COMMON_FOLDERS = (  # W&B keeps a run's console in run-DATE-ID/files/output.log
     "tensorboard", "tensorboard_log", "tensorboard_logs", "tb", "tb_logs", "logs", "files",
 )  # fmt: skip
-TIMED = re.compile(r"log_[0-9]{9,11}")  # torchtune's, by the second of its start
+# torchtune's, by the second of its start; ROLL's, by the process that wrote it
+TIMED = re.compile(r"log_(?:[0-9]{9,11}|rank_\w+)")
 _NUMBERED = re.compile(r"(?:version|exp)_[0-9]+|(?:v[0-9]+-)?[0-9]{8}[-_][0-9]{6}")
 
 

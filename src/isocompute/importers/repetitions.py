@@ -10,9 +10,12 @@ import re
 import shlex
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from itertools import combinations
+from fnmatch import fnmatch
+from itertools import combinations, takewhile
 from pathlib import Path
 from typing import NamedTuple
+
+import numpy as np
 
 from isocompute.errors import InputError
 from isocompute.importers.configuration import FACTS, SCALED
@@ -20,6 +23,10 @@ from isocompute.importers.names import written_in
 from isocompute.importers.reading import run_name
 from isocompute.importers.runs import FROM_NAME, ImportedRun
 
+# Standard deviations of noise between what the same model scores twice: at half seeds that learn
+# fast before their first evaluation are taken for sequels, at twice sequels of noisy runs are not.
+NOT_NOISE = 6.0
+_ENOUGH = 3  # scores that tell a run's noise
 SETTINGS = ("problems_per_batch", "rollouts_per_problem", "seed")
 # What names add to a run that was done once more: run2, rep_1, b, 20250914, v3.
 _REPEAT = re.compile(
@@ -66,6 +73,39 @@ def require_one_arm(runs: Sequence[ImportedRun], asked: Collection[str] = ()) ->
         )
     if "run" not in asked:
         refuse_two_sweeps(map(_named, runs))
+        _refuse_another_start(runs)
+
+
+def _refuse_another_start(runs: Sequence[ImportedRun]) -> None:
+    """All runs of a sweep begin with one model: it scores alike before training, but for noise."""
+    starts: dict[tuple[str, str, str], dict[str, tuple[float, float, float]]] = defaultdict(dict)
+    for run in runs:
+        for s in run.series:
+            if s.split == "validation" and s.step_K.size > _ENOUGH and s.step_K[0] == 0:
+                bend = float(np.median(np.abs(np.diff(s.score_K, 2)))) / (0.6745 * 6**0.5)
+                first, last = float(s.score_K[0]), float(s.score_K[-1])
+                key = s.metric.kind, s.metric.variable, s.problem_set
+                starts[key][run.name] = first, abs(last - first), bend
+    for of in starts.values():
+        gain, noise = (float(np.median([one[i] for one in of.values()])) for i in (1, 2))
+        order = sorted(of, key=lambda name: of[name][0])
+        gaps = np.diff([of[name][0] for name in order])
+        # Half of what training brings is no noise of an evaluation, but another model.
+        if not gaps.size or gaps.max() <= max(NOT_NOISE * noise, gain / 2):
+            continue
+        groups = order[: gaps.argmax() + 1], order[gaps.argmax() + 1 :]
+        odd, left = sorted(groups, key=len)
+        same = takewhile(lambda letters: len({*letters}) == 1, zip(*left, strict=False))
+        fits = f"{''.join(letters[0] for letters in same)}*"
+        which = "RUN" if any(fnmatch(name, fits) for name in odd) else fits
+        raise InputError(
+            f"runs of one sweep must begin with one model, but {odd[0]!r} scores "
+            f"{of[odd[0]][0]:.3g} before training where {left[0]!r} scores {of[left[0]][0]:.3g}; "
+            f"leave it out with --where run={shlex.quote(which)}, or keep all with "
+            "--where 'run=*'.",
+            options=("--where", f"run={which}"), trial=("--where", "run=*"),
+            condition="" if which == "RUN" else "the others are your sweep",
+        )
 
 
 def unsaid(runs: Sequence[ImportedRun], asked: Collection[str] = ()) -> list[str]:

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from isocompute.importers.checks import UNCOUNTED
-from isocompute.importers.repetitions import SETTINGS, differing
+from isocompute.importers.repetitions import NOT_NOISE, SETTINGS, differing
 from isocompute.importers.runs import (
     FloatArray,
     ImportedRun,
@@ -68,9 +68,6 @@ _SEQUEL = re.compile("part|resum|contin|cont(?![a-z])|restart|phase|stage|again|
 _PUBLIC = re.compile(r"(?!.*(check|ckpt|step|iter|out|run|save|exp|actor))[\w-]+/[\w.-]+", re.I)
 # Parts and repetitions of one configuration: more are compared in minutes, and nobody has them.
 _MOST_PARTS = 64
-# Standard deviations of noise between what the same model scores twice: at half seeds that learn
-# fast before their first evaluation are taken for sequels, at twice sequels of noisy runs are not.
-_NOT_NOISE = 6.0
 
 
 def _nearest_end(
@@ -103,7 +100,7 @@ def _ends_where(whole: ImportedRun, part: ImportedRun) -> tuple[float, float] | 
         bends = np.concatenate([np.diff(one.score_K, 2) for one in (s, other)])
         noise = float(np.median(np.abs(bends))) / (0.6745 * 6**0.5)
         first, last, begins = float(s.score_K[0]), float(s.score_K[-1]), float(other.score_K[0])
-        if abs(begins - first) > max(_NOT_NOISE * noise, 2 * abs(begins - last)):
+        if abs(begins - first) > max(NOT_NOISE * noise, 2 * abs(begins - last)):
             return last, begins
     return None
 
@@ -229,9 +226,11 @@ def _follows(
     near = near or _NUMBERS.sub("", str(here)) == _NUMBERS.sub("", str(there))
     near = near or (anywhere and part.seed is not None and _begins_late(part, whole))
     unsaid = here.parent == there.parent and (part.seed is None or whole.seed is None)
+    # a column of a chart goes on with another where its owner says so: n16, n16_resumed
+    rest = part.name.removeprefix(whole.name)
+    apart = here != there or (rest != part.name and _SEQUEL.search(rest) is not None)
     return (
-        (near or part.name == whole.name) and (part.seed == whole.seed or unsaid)
-        and part.provenance.path != whole.provenance.path
+        (near or part.name == whole.name) and (part.seed == whole.seed or unsaid) and apart
         and not differing([part, whole])
     )
 

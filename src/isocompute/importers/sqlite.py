@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -20,11 +20,13 @@ from isocompute.importers.settings import Settings
 from isocompute.importers.several import one_of
 
 _STEPS_PER_CALLBACK = 1_000_000
+MAX_ROWS = 1_000_000  # of a table of one's own
 MAX_CALLBACKS = 200_000  # virtual machine steps / 1e6: hours, but a planted view ends
 
 
 @contextmanager
-def _open(path: Path) -> Iterator[sqlite3.Connection]:
+def opened(path: Path) -> Iterator[sqlite3.Connection]:
+    """A database for reading alone, that no planted schema or endless view can misuse."""
     uri = f"{path.resolve().as_uri()}?mode=ro"
     connection = sqlite3.connect(uri, uri=True, timeout=10)
     calls = 0
@@ -45,14 +47,15 @@ def _open(path: Path) -> Iterator[sqlite3.Connection]:
         connection.close()
 
 
-def _columns(connection: sqlite3.Connection, table: str) -> set[str]:
-    """Columns of a real table; empty for a view, which may be planted to never end."""
+def columns_of(connection: sqlite3.Connection, table: str) -> Set[str]:
+    """Columns of a real table in their order; none for a view, which may never end."""
     kind = connection.execute(
         "SELECT type FROM sqlite_master WHERE name = ?", (table,)
     ).fetchone()
     if kind is None or kind[0] != "table":
-        return set()
-    return {str(row[1]) for row in connection.execute(f'PRAGMA table_info("{table}")')}
+        return {}.keys()
+    rows = connection.execute(f'PRAGMA table_info("{table}")')
+    return {str(row[1]): None for row in rows}.keys()
 
 
 def read_sqlite(path: Path, settings: Settings) -> list[ImportedRun]:
@@ -65,8 +68,8 @@ def read_sqlite(path: Path, settings: Settings) -> list[ImportedRun]:
     collectors: dict[str, Collector] = {}
     source = ""
     try:
-        with _open(path) as connection:
-            metrics = _columns(connection, "metrics")
+        with opened(path) as connection:
+            metrics = columns_of(connection, "metrics")
             if {"key", "value", "run_uuid", "step"} <= metrics:
                 source = "mlflow"
                 _mlflow(connection, metrics, collectors, errors, settings)
@@ -94,11 +97,11 @@ def read_sqlite(path: Path, settings: Settings) -> list[ImportedRun]:
 
 
 def _mlflow(
-    connection: sqlite3.Connection, metrics: set[str], collectors: dict[str, Collector],
+    connection: sqlite3.Connection, metrics: Set[str], collectors: dict[str, Collector],
     errors: Errors, settings: Settings,
 ) -> None:
     names: dict[str, str] = {}
-    runs, deleted = _columns(connection, "runs"), set[str]()
+    runs, deleted = columns_of(connection, "runs"), set[str]()
     if {"run_uuid", "lifecycle_stage"} <= runs:
         query = "SELECT run_uuid FROM runs WHERE lifecycle_stage = 'deleted' LIMIT 100000"
         deleted = {str(row[0]) for row in connection.execute(query)}
@@ -110,7 +113,7 @@ def _mlflow(
         query = "SELECT run_uuid, status FROM runs WHERE status IN ('FAILED', 'KILLED')"
         cut = {str(uuid): CUT[str(status).lower()] for uuid, status in connection.execute(query)}
     parents = dict[str, str]()
-    if {"run_uuid", "key", "value"} <= _columns(connection, "tags"):
+    if {"run_uuid", "key", "value"} <= columns_of(connection, "tags"):
         query = "SELECT run_uuid, value FROM tags WHERE key = 'mlflow.parentRunId' LIMIT 100000"
         parents = {str(uuid): str(parent) for uuid, parent in connection.execute(query)}
     # is_nan: MLflow stores NaN as the value 0 with this flag
@@ -146,7 +149,7 @@ def _mlflow(
         collectors[uuid].note(f"MLflow says that it {cut[uuid]}{STOPPED}")
     if deleted and collectors:
         next(iter(collectors.values())).note(DELETED.format(len(deleted)))
-    if {"run_uuid", "key", "value"} <= _columns(connection, "params"):
+    if {"run_uuid", "key", "value"} <= columns_of(connection, "params"):
         params = defaultdict[str, dict[str, object]](dict)
         for uuid, key, value in connection.execute("SELECT run_uuid, key, value FROM params"):
             # verl joins nested keys with "/", transformers does not nest
@@ -160,7 +163,7 @@ def _mlflow(
 
 
 def _trackio(
-    connection: sqlite3.Connection, metrics: set[str], collectors: dict[str, Collector],
+    connection: sqlite3.Connection, metrics: Set[str], collectors: dict[str, Collector],
     errors: Errors, settings: Settings,
 ) -> None:
     identity = "run_id" if "run_id" in metrics else "run_name"
@@ -175,7 +178,7 @@ def _trackio(
             errors.add(int(rowid), reason or "metrics must be a JSON object")
             continue
         collector.row(step, values, int(rowid), calls=True)
-    columns = _columns(connection, "configs")
+    columns = columns_of(connection, "configs")
     if {"run_name", "config"} <= columns:
         identity = "run_id" if "run_id" in columns else "run_name"
         for rowid, key, text in connection.execute(

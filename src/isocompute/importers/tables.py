@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from isocompute.errors import InputError
+from isocompute.importers.latex import ENDING
 from isocompute.importers.reading import UTF16, in_utf8
 from isocompute.importers.workbooks import is_workbook, sheets_of
 
@@ -77,7 +78,7 @@ def _tables_in(folder: Path) -> tuple[list[Path], bool]:
     from isocompute.importers.read import is_candidate
 
     seen = [p for p in sorted(folder.iterdir()) if not p.name.startswith((".", "~$"))]
-    books = [p for p in seen if is_workbook(p)]
+    books = [p for p in seen if is_workbook(p) and p.suffix != ENDING]  # a paper beside tables
     tables = [p for p in seen if is_table(p)]
     rest = [p for p in seen if p not in (*tables, *books)]
     logs = any(p.is_dir() or is_candidate(p) for p in rest)

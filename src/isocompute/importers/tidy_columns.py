@@ -16,7 +16,7 @@ import numpy as np
 from isocompute.errors import InputError
 from isocompute.importers.asking import Cure, likely_columns, trial_of
 from isocompute.importers.beside import configuration_in_table
-from isocompute.importers.called import YOURS, by_maps, holds, is_batch, mapping, maps_of
+from isocompute.importers.called import YOURS, by_maps, holds, mapping, maps_of
 from isocompute.importers.configuration import configuration
 from isocompute.importers.headers import head_of
 from isocompute.importers.names import pattern_in_columns, pattern_in_path
@@ -302,7 +302,8 @@ def _cures(
     if constants and (named := pattern_in_path(path, constants)):
         yield _by_pattern(named, "as the names seem to say")
         constants = [name for name in constants if f"{{{name}}}" not in named]
-    few = [c.strip() for c in header if c not in counters and _is_setting(cells.get(c.strip()))]
+    few = [c.strip() for c in header if c not in counters and c.strip() != "seed"
+           and _is_setting(cells.get(c.strip()))]  # fmt: skip
     kept = f" (it may be {', '.join(few[:5])})" if few and constants else ""
     for name in constants:
         own = f"{name}={YOURS[name]}"
@@ -313,7 +314,7 @@ def _cures(
         text = f"--set {own} if all rows share it, or --map KEY={name}{kept}{differs}"
         yield Cure(text, ["--set", own])
     steps = [column.strip() for column in header if _UPDATES.search(column)
-             or (column in counters and is_batch(column.strip()))]  # fmt: skip
+             or (column in counters and re.search("batch", column, re.I))]  # fmt: skip
     if "rollouts" in rest and steps:
         maps = " or ".join(mapping(column, "steps") for column in steps[:3])
         yield Cure(f"{maps} if it counts updates, or --map KEY=rollouts",

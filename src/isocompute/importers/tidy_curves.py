@@ -188,7 +188,8 @@ def told_apart(
                 f"{path}: scores of a run at one step must be of one kind, but column {name} has "
                 f"{', '.join(kinds[:8])}; choose with "
                 f"--where {shlex.quote(f'{name}=KIND')}, yours of them, or {each}, or "
-                f"--where {shlex.quote(f'{name}=*')} if all may be averaged."
+                f"--where {shlex.quote(f'{name}=*')} if all may be averaged.",
+                options=("--where", f"{name}=KIND"), trial=("--where", f"{name}=*"),
             )
         told = told or f"; they differ in column {name}: {each}"
     return told

@@ -1,4 +1,4 @@
-"""Workbooks (.xlsx, .xls, .ods): every sheet that holds a table, as a CSV beside the others.
+"""Workbooks (.xlsx, .xls, .ods), databases, LaTeX: every sheet that holds a table, as a CSV.
 
 The CSV lie in a folder of their own that goes with the process; what they are is read as any
 other table. A sheet without a column of numbers is a note.
@@ -17,6 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from isocompute.errors import InputError, NotInstalledError
+from isocompute.importers import latex
+from isocompute.importers.databases import is_database, tables_in
 
 WORKBOOKS = (".xlsx", ".xlsm", ".xls", ".ods")
 _MAX_BYTES = 256 << 20  # of a part, unpacked: a zip expands a thousand times
@@ -25,7 +27,8 @@ _FEW = 2  # numbers under each other: fewer are chance
 
 def is_workbook(path: Path) -> bool:
     """Whether a file is a workbook, by its name; not the lock that an open one has."""
-    return path.suffix.lower() in WORKBOOKS and not path.name.startswith(("~$", "."))
+    named = path.suffix.lower() in WORKBOOKS and not path.name.startswith(("~$", "."))
+    return named or is_database(path) or latex.has_tables(path)
 
 
 def sheets_of(path: Path) -> list[Path]:
@@ -55,22 +58,10 @@ def _home() -> str:
 
 @cache
 def _sheets(path: Path, _time: int, _size: int) -> list[Path]:
-    try:
-        import python_calamine as calamine
-    except ImportError:
-        raise NotInstalledError(
-            f"{path}: a workbook needs the package python-calamine, which is not installed; pip "
-            "install 'isocompute[excel]', or save its sheets as CSV."
-        ) from None
-    try:
-        book = calamine.CalamineWorkbook.from_path(str(path))
-        sheets = {name: book.get_sheet_by_name(name).to_python(skip_empty_area=False)
-                  for name in book.sheet_names}  # fmt: skip
-    except (calamine.CalamineError, OSError, ValueError) as error:
-        detail = " ".join(str(error).split())[:100]
-        raise InputError(
-            f"{path}: a workbook must be readable, but gives {detail}; save it again."
-        ) from None
+    of_latex = path.suffix == latex.ENDING
+    sheets = latex.tables_of(path) if of_latex else (
+        tables_in(path) if is_database(path) else _read(path)
+    )
     taken = sum(1 for one in Path(_home()).iterdir())
     home = Path(_home(), str(taken), path.name)
     found = []
@@ -91,6 +82,26 @@ def _sheets(path: Path, _time: int, _size: int) -> list[Path]:
             "column of numbers under a name; give the one that has."
         )
     return found
+
+
+def _read(path: Path) -> dict[str, list[list[Any]]]:
+    """The rows of the sheets of a workbook, by name."""
+    try:
+        import python_calamine as calamine
+    except ImportError:
+        raise NotInstalledError(
+            f"{path}: a workbook needs the package python-calamine, which is not installed; pip "
+            "install 'isocompute[excel]', or save its sheets as CSV."
+        ) from None
+    try:
+        book = calamine.CalamineWorkbook.from_path(str(path))
+        return {name: book.get_sheet_by_name(name).to_python(skip_empty_area=False)
+                for name in book.sheet_names}  # fmt: skip
+    except (calamine.CalamineError, OSError, ValueError) as error:
+        detail = " ".join(str(error).split())[:100]
+        raise InputError(
+            f"{path}: a workbook must be readable, but gives {detail}; save it again."
+        ) from None
 
 
 def _is_table(rows: list[list[Any]]) -> bool:

@@ -93,8 +93,10 @@ SECOND: dict[str, tuple[str, Ask]] = {
     "no_step_zero": (_NAMES, BY_NAME),
     "nemo_rl_console": (_NAMES, BY_NAME),
     "prime_rl_console": (_NAMES, BY_NAME),
+    "openrlhf_console": (
+        r"--set rollouts_per_problem=N\.$", named("rbs{b}_nspp{n}_seed{seed}"),
+    ),
 }
-_CONSOLE = r"holds nothing of them; give what its tracker wrote"
 # Where a table of one's own, or a corrected one, is the cure.
 REWRITTEN = {
     "wandb_chart_same_names": r"^`problems_per_batch` and .*, and 3 more\) does not",
@@ -107,7 +109,7 @@ REWRITTEN = {
     "steps_of_samples": r"consumed_samples is the same number in every row; .*write a table",
     "error_rate": r"not read: eval/error_rate\).*--map eval/error_rate=1-avg,",
     "appended_runs": r"`problems_per_batch` and `rollouts_per_problem` must be known",
-    **dict.fromkeys(("skyrl_console", "openrlhf_console"), _CONSOLE),
+    "skyrl_console": r"holds nothing of them; give what its tracker wrote",
 }  # fmt: skip
 REFUSED = {name: line for name, (line, _) in SECOND.items()} | REWRITTEN
 

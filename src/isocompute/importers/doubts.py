@@ -187,9 +187,8 @@ def iterations_of(c: Collected) -> int:
         if told not in (None, own):
             c.note(f"the log says num_iterations={own}, the setting {told}: the log's is used")
         return c.found.ticks
-    if told is None and not of_another(c.config) and any(
-        p.column.trainer == "trl" and p.step for p in c.points
-    ):
+    by = {p.column.trainer for p in c.points if p.step}  # OpenRLHF's train/reward is as TRL's
+    if told is None and not of_another(c.config) and "trl" in by and "openrlhf" not in by:
         c.counters.infer(
             f"{TAKEN_ONCE}, since no arguments of TRL are there; where a batch of rollouts "
             "serves several steps, add --set num_iterations=K with your own number"

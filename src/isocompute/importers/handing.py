@@ -27,6 +27,7 @@ def is_a_table(path: Path, header: str) -> InputError:
     from isocompute.importers.headers import head_of, refuse_markdown
     from isocompute.importers.questions import answered, collected
     from isocompute.importers.scale import PLAIN
+    from isocompute.importers.table import some
     from isocompute.importers.tables import of_sheets
     from isocompute.importers.tidy import load_tidy
     from isocompute.importers.workbooks import is_workbook, sheets_of, shown
@@ -49,6 +50,7 @@ def is_a_table(path: Path, header: str) -> InputError:
     asked = collected(read, words)[1]
     words += [word for one in asked for word in one.options]
     told = shown("; ".join(str(one).replace(f"{path}: ", "").rstrip(".") for one in asked))
+    told = told.replace(f" (it has {some(columns)})", "").replace(shown(f"; {tables[0]}: "), "; ")
     how += f"{' and' if how else ' with'} what it will ask for ({told})" if told else ""
     return InputError(
         f"an import reads logs of trainers and trackers, but {str(path)!r}{TABLE} "

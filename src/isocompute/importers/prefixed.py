@@ -1,13 +1,16 @@
 """Text logs of one's own: `(4127) heldout {"update": 40, ...}`, `[eval] step 40 acc 0.5`.
 
-Lines end in a JSON object, or say a step and numbers in words, some of them of held-out problems; a
-notebook's stand in its outputs, and its settings in its code.
+Lines end in an object of JSON or Python, its step in it or before it, or say a step and numbers
+in words, some of them of held-out problems; a notebook's stand in its outputs, and its settings in
+its code.
 Where several jobs write into one file, what stands before the object says whose line it is: the
 number of a process, or a name in front of a bar. A run takes its name from an object that has one.
 """
 
 from __future__ import annotations
 
+import ast
+import contextlib
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -30,7 +33,8 @@ _PROCESS = re.compile(
     r"\[(?:pid[ =:]*)?(?P<square>[0-9]{2,7})\]|^\s*(?P<bar>[\w.:/-]+)\s*\|", re.I,
 )  # fmt: skip
 _MOST_BYTES = 256 << 20
-_WORD = re.compile(r"(?P<word>[A-Za-z][\w-]*)[\s:=-]*$")
+_SAID = re.compile(r"(?P<word>[A-Za-z][\w-]*)")
+_WORD = re.compile(rf"{_SAID.pattern}[\s:=-]*$")
 # [held-out] step   20  acc 0.4320
 _TOLD = re.compile(
     r"(?P<before>[^{}]{0,80}?)\b(?:step|update|iter(?:ation)?)s?[ =:#]{1,6}(?P<step>[0-9]{1,9})\b"
@@ -41,7 +45,10 @@ _NUMBER = re.compile(
     r"[A-Za-z_][\w@/.^-]{0,80})\s{0,4}[ =:]\s{0,4}(-?[0-9]*\.?[0-9]+(?:e-?[0-9]+)?%?)"
     r"(?=$|[\s,;|)\]])", re.I,
 )  # fmt: skip
-_STEP = re.compile(r"\bstep[ =:#]{1,3}([0-9]{1,9})\b", re.I)  # of a line that holds no row
+# of a line that holds no row, or before one
+_STEP = re.compile(
+    r"\b(?:global_|train_)?(?:step|update|iter(?:ation)?)[ =:#]{1,3}([0-9]{1,9})\b", re.I
+)
 _LEAST = 3  # lines; one or two may be settings that a log of another kind prints
 
 
@@ -150,12 +157,19 @@ def _rows(path: Path) -> list[_Row]:
         if match is None:
             continue
         value, _ = parse_json(match["row"])
+        if value is None and "{'" in text:
+            with contextlib.suppress(ValueError, SyntaxError, MemoryError, RecursionError):
+                value = ast.literal_eval(match["row"])  # as Python prints it
         if not isinstance(value, dict) or not value:
             continue
+        if (of := _STEP.search(match["before"])) and not any(key in value for key in STEPS):
+            value = {"step": int(of[1]), **value}
         process = _PROCESS.search(match["before"])
         own = next((v for key in RUN_KEYS if isinstance(v := value.get(key), str)), "")
         told = own if process is None else next(filter(None, process.groups()), "")
-        word = _WORD.search(match["before"])
+        word = _WORD.search(match["before"]) or next(
+            (one for one in _SAID.finditer(match["before"]) if one["word"].lower() in SPLITS), None
+        )
         event = {} if word is None or "event" in value else {"event": word["word"]}
         rows.append(_Row(number, told, {**value, **event}))
     return rows
@@ -169,7 +183,7 @@ def _told(path: Path, settings: Settings) -> list[_Row]:
         found = _NUMBER.findall(f"{match['before']} | {match['rest']}") if match else []
         if match is None or not found:
             continue
-        words = re.findall(r"[A-Za-z][\w-]*", match["before"])
+        words = _SAID.findall(match["before"])
         word = next((one for one in words if one.lower() in SPLITS), "")
         rows.append(_Row(number, "", {
             "step": int(match["step"]), **({"event": word} if word else {}), **{

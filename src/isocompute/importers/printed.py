@@ -1,21 +1,31 @@
-"""Rows and settings that trainers print in forms of their own: slime, torchtune, Unsloth, Megatron.
+"""Rows and settings that trainers print in forms of their own, slime and OpenRLHF among them.
 
 Sources: slime 0.3.1, ray/rollout.py and utils/metric_utils.py (`eval 19: {...}`); torchtune 0.6,
 training/metric_logging.py, DiskLogger (`Step 5 | loss:0.1 rewards:0.4`); Megatron-LM 0.13,
-training/arguments.py (`  seed ........ 1234`); Unsloth 2025.11, models/rl.py and _utils.py.
+training/arguments.py (`  seed ........ 1234`); Unsloth 2025.11, models/rl.py and _utils.py;
+OpenRLHF 0.9.0 to 0.11.0 (3c3be623), trainer/ppo_trainer.py, fit and evaluate (`Global step 9: {}`,
+`global_step 10, eval_metrics: {}`), here with the keys of its trackers (utils/logging_utils.py).
 """
 
 from __future__ import annotations
 
 import ast
+import contextlib
 import re
 from typing import NamedTuple
 
+from isocompute.importers.elsewhere import tells
+from isocompute.importers.reading import flatten
+
 _SLIME = re.compile(r"(?:^|[\s\]])(eval|rollout) ([0-9]{1,15}): (\{'.*\})\s*$")
+_OPENRLHF = re.compile(
+    r"\b(?:Global step (?P<train>[0-9]{1,15})|global_step (?P<eval>[0-9]{1,15}), eval_metrics): "
+    r"(\{'.*\})\s*$"
+)
 _TORCHTUNE = re.compile(r"^Step ([0-9]{1,15}) \| ((?:[^\s:]+:\S+\s*)+)$")
 _NOT_NUMBERS = re.compile(r"(?<![\w'.])(?:nan|-?inf)(?![\w'])")
 # --rollout-batch-size 32 of a command that was printed, and Megatron's list of all arguments
-_OPTION = re.compile(r"--([a-z][a-z0-9_-]{1,60})[ =]([0-9][0-9.e+-]{0,30})(?=[\s'\"\\]|$)")
+_OPTION = re.compile(r"--([a-z][a-z0-9_.-]{1,60})[ =](?!-)([^\s'\"\\$]{1,300})(?=[\s'\"\\]|$)")
 _ARGUMENT = re.compile(r"^\s*([a-z]\w{1,60}) \.{2,80} (\S{1,200})\s*$")
 _ARGUMENTS = frozenset((
     "rollout_batch_size", "n_samples_per_prompt", "global_batch_size", "num_rollout", "seed",
@@ -27,8 +37,9 @@ _ARGUMENTS = frozenset((
 _RAISED = re.compile(r"change the batch size of [0-9]+ to the `num_generations` of ([0-9]+)")
 _BANNER = re.compile(r"Total batch size \(([0-9]+) x ([0-9]+) x ([0-9]+)\)")
 _OF_BANNER = ("per_device_train_batch_size", "gradient_accumulation_steps", "global_world_size")
-_BATCH_OPTIONS = ("--rollout-batch-size", "--rollout_batch_size", "--n-samples-per-prompt",
-                  "--n_samples_per_prompt", "--num_generations", "--num-generations")  # fmt: skip
+_BATCH_OPTIONS = re.compile(
+    r"--rollout[._-]batch[_-]size|--(?:rollout\.)?n[_-]samples[_-]per[_-]prompt|--num[_-]generations"
+)
 
 
 class Printed(NamedTuple):
@@ -48,16 +59,25 @@ def row_in(text: str) -> Printed | None:
     if text.startswith("Step ") and (match := _TORCHTUNE.match(text)):
         pairs = (part.rpartition(":") for part in match[2].split())
         return Printed("torchtune-console", match[1], {key: value for key, _, value in pairs})
-    if "{'" in text and (match := _SLIME.search(text)):
-        try:
-            values = ast.literal_eval(_NOT_NUMBERS.sub("None", match[3]))
-        except (ValueError, SyntaxError, MemoryError, RecursionError, TypeError):
-            return None
-        if isinstance(values, dict):
-            return Printed(
-                "slime-console", match[2], {f"{match[1]}/step": int(match[2]), **values}
-            )
-    return None
+    if "{'" not in text:
+        return None
+    if match := _SLIME.search(text):
+        source, part, step = "slime-console", match[1], match[2]
+    elif match := _OPENRLHF.search(text):
+        source = "openrlhf-console"
+        part, step = next((part, step) for part, step in match.groupdict().items() if step)
+    else:
+        return None
+    try:
+        values = ast.literal_eval(_NOT_NUMBERS.sub("None", match[3]))
+    except (ValueError, SyntaxError, MemoryError, RecursionError, TypeError):
+        return None
+    if not isinstance(values, dict):
+        return None
+    if source == "slime-console":
+        return Printed(source, step, {f"{part}/step": int(step), **values})
+    named = {f"{part}/{key}": value for key, value in values.items()}
+    return Printed(source, step, {f"{part}/global_step": int(step), **named})
 
 
 def settings_in(text: str) -> dict[str, object]:
@@ -70,11 +90,35 @@ def settings_in(text: str) -> dict[str, object]:
     if " ..." in text and (match := _ARGUMENT.match(text)):
         if match[1] in _ARGUMENTS:
             found[match[1]] = match[2]
-    elif any(option in text for option in _BATCH_OPTIONS):
+    elif "--" in text and _BATCH_OPTIONS.search(text):
         found = {key.replace("-", "_"): value for key, value in _OPTION.findall(text)}
+    elif "Namespace(" in text and tells(told := _namespace(text)):
+        found = told
     elif "batch size" in text:
         if raised := _RAISED.search(text):
             found["num_generations"] = raised[1]
         if banner := _BANNER.search(text):
             found.update(zip(_OF_BANNER, banner.groups(), strict=True))
     return found
+
+
+def _namespace(text: str) -> dict[str, object]:
+    """What argparse's arguments say that a line ends with; OpenRLHF has them in sections.
+
+    >>> _namespace("x Namespace(rollout=Namespace(batch_size=8), dtype=torch.half, seed=3)")
+    {'seed': 3, 'rollout.batch_size': 8}
+    """
+    def said(call: ast.Call) -> dict[str, object]:
+        found = dict[str, object]()
+        for one in call.keywords:
+            with contextlib.suppress(ValueError):  # of what is no literal
+                found[str(one.arg)] = (
+                    said(one.value) if isinstance(one.value, ast.Call)
+                    else ast.literal_eval(one.value)
+                )
+        return found
+
+    with contextlib.suppress(ValueError, SyntaxError, MemoryError, RecursionError):
+        tree = ast.parse(text[text.index("Namespace(") :].strip(), mode="eval").body
+        return flatten(said(tree)) if isinstance(tree, ast.Call) else {}
+    return {}

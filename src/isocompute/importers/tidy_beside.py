@@ -21,6 +21,7 @@ from isocompute.importers.settings import Settings
 from isocompute.importers.table import FloatArray
 from isocompute.importers.tidy_columns import SETTINGS, plain_name
 from isocompute.importers.tidy_wide import Texts
+from isocompute.importers.workbooks import said_beside
 
 # How many problems are trained on, each once in an epoch
 _TRAINED_ON = re.compile(
@@ -58,10 +59,13 @@ def with_block(path: Path, settings: Settings) -> Settings:
 def with_configuration(
     path: Path, settings: Settings, say: Callable[[str], None] | None
 ) -> Settings:
-    """With the B_p, n, seed and training problems that a configuration of its own says."""
-    if (beside := configuration_beside(path)) is None:
+    """With the B_p, n, seed and training problems that its configuration, or a sheet, says."""
+    sheet = said_beside(path)
+    if (beside := configuration_beside(path) or sheet) is None:
         return settings
     name, config = beside
+    if sheet is not None:
+        config = {plain_name(key): value for key, value in config.items()}
     said = configuration(config)
     found = {key: getattr(said, key) for key in SETTINGS}
     counts = {v for k, value in config.items() if _TRAINED_ON.fullmatch(k) and (v := whole(value))}
@@ -69,6 +73,8 @@ def with_configuration(
     new = {k: v for k, v in found.items() if v is not None and getattr(settings, k) is None}
     if new and say is not None:
         say(f"{path}: {', '.join(f'{k}={v}' for k, v in new.items())}: read from {name} beside it")
+    elif sheet is not None and say is not None:
+        say(f"{path}: {name} beside it holds no scores and no setting that is used; passed over")
     return replace(settings, **new)
 
 

@@ -19,10 +19,12 @@ from typing import Any
 from isocompute.errors import InputError, NotInstalledError
 from isocompute.importers import latex
 from isocompute.importers.databases import is_database, tables_in
+from isocompute.importers.listed import NAMING
 
 WORKBOOKS = (".xlsx", ".xlsm", ".xls", ".ods")
 _MAX_BYTES = 256 << 20  # of a part, unpacked: a zip expands a thousand times
 _FEW = 2  # numbers under each other: fewer are chance
+_said: dict[Path, tuple[str, dict[str, str]]] = {}  # beside the sheets in a folder: where, and what
 
 
 def is_workbook(path: Path) -> bool:
@@ -47,6 +49,11 @@ def shown(text: str) -> str:
     return re.sub(rf"{re.escape(_home())}/[0-9]+/([^/]*)/([^/]*?)\.csv", r"\1, sheet \2", text)
 
 
+def said_beside(path: Path) -> tuple[str, dict[str, str]] | None:
+    """Which sheets hold names and values beside a sheet's table, and what they say."""
+    return _said.get(path.parent)
+
+
 @cache
 def _folder() -> tempfile.TemporaryDirectory[str]:
     return tempfile.TemporaryDirectory(prefix="isocompute-")
@@ -66,6 +73,15 @@ def _sheets(path: Path, _time: int, _size: int) -> list[Path]:
     home = Path(_home(), str(taken), path.name)
     found = []
     percents = _percents(path)
+    said = {name: pairs for name, rows in sheets.items() if (pairs := _pairs(rows))}
+    if any(_is_table(rows) for name, rows in sheets.items() if name not in said):
+        sheets = {name: rows for name, rows in sheets.items() if name not in said}
+        values = {key: {one.get(key, value) for one in said.values()}
+                  for pairs in said.values() for key, value in pairs.items()}  # fmt: skip
+        if said:
+            _said[home] = f"sheet {', '.join(said)}", {
+                key: found.pop() for key, found in values.items() if len(found) == 1
+            }
     for name, rows in sheets.items():
         shares = percents.get(name, set())
         cells = [[_text(cell, (i, k) in shares) for k, cell in enumerate(row)]
@@ -109,6 +125,28 @@ def _is_table(rows: list[list[Any]]) -> bool:
     columns = zip(*rows, strict=False)
     counts = [sum(isinstance(cell, int | float) for cell in column) for column in columns]
     return len(counts) > 1 and max(counts) >= _FEW
+
+
+def _pairs(rows: list[list[Any]]) -> dict[str, str]:
+    """Names and their values, one in a row, a remark behind them; none where a row is another.
+
+    >>> _pairs([["Settings", ""], ["model", "Q3"], ["seed", 4.0]])
+    {'model': 'Q3', 'seed': '4'}
+    >>> _pairs([["run", "seed"], ["a", 4.0]]), _pairs([["step", "acc"], [0.0, 0.5]])
+    ({}, {})
+    >>> _pairs([["checkpoint", "acc"], ["step 10", 0.4], ["step 20", 0.5]])
+    {}
+    """
+    filled = [cells for row in rows if (cells := [cell for cell in row if cell != ""])]
+    pairs = [cells for cells in filled if len(cells) > 1]
+    if any(len(cells) > 3 or not all(isinstance(cell, str) for cell in (cells[0], *cells[2:]))
+           for cells in filled) or len({cells[0] for cells in pairs}) < len(pairs):  # fmt: skip
+        return {}
+    if pairs and pairs[0][0].lower() in NAMING and str(pairs[0][1]).lower() != "value":
+        return {}
+    if len(pairs) > 2 and len({re.sub("[0-9]+", "", cells[0]) for cells in pairs[1:]}) == 1:
+        return {}  # steps, as text
+    return {_text(cells[0]): _text(cells[1]) for cells in pairs}
 
 
 def _percents(path: Path) -> dict[str, set[tuple[int, int]]]:

@@ -270,6 +270,8 @@ def _read(asked: _Asked) -> Found:
         raise InputError(not_found(file))
     tables, runs = tables_or_runs(file, asked.settings, asked.say)
     if tables:
+        if say := asked.say:
+            how["say"] = lambda line: say(shown(line))
         try:
             found = [(table, c) for table in tables for c in load_tidy(table, **how)]
             if len(tables) > 1 and "run" not in asked.where:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from isocompute.errors import InputError
+from isocompute.importers.questions import _holds
 from layout_helpers import load, refused
 from test_layouts_sixteenth import score
 
@@ -78,3 +79,9 @@ def test_a_run_that_begins_with_another_model_is_no_repetition(tmp_path: Path) -
         load(tmp_path, (), given)
     assert len(load(tmp_path, (), given, where=["run=small_n*"])) == 2
     assert len(load(tmp_path, (), given, where=["run=*"])) == 3
+
+
+def test_what_a_log_goes_on_with_is_not_asked_under_an_assumed_batch() -> None:
+    assumed = ["--assume", "problems_per_batch"]
+    for word, holds in (("begins=BEGINS", False), ("step=iter", True)):
+        assert _holds(InputError("asked", options=("--set", word)), assumed) is holds

@@ -19,7 +19,6 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
-import pyarrow.compute
 import pyarrow.csv  # noqa: F401  # before the clock starts
 
 from isocompute.allocation import parse_budget

@@ -180,7 +180,6 @@ class OddEngine(SimulatorEngine):
         block = np.ones(60_000_000)  # 480 MB
         self._plain(spec, resume, _Hook(sink, lambda step: time.sleep(0.05 * block[0])))
 
-
     def _memory_of_a_child(self, spec: RunSpec, resume: Path | None, sink: Sink) -> None:
         code = "import time; block = bytearray(480_000_000); time.sleep(300)"
         child = subprocess.Popen([sys.executable, "-c", code], start_new_session=True)

@@ -14,7 +14,7 @@ import pytest
 from fake_posterior import FakePosterior, rising, runs_of
 from isocompute.answers import reading
 from isocompute.answers.backtest import backtest, simple_rules
-from isocompute.answers.best import Ridge
+from isocompute.answers.best import Ridge, interval
 from isocompute.answers.claims import confounded, direction
 from isocompute.answers.document import UNSAID, provenance
 from isocompute.answers.fit import Fit, fit_sweep
@@ -78,11 +78,10 @@ def test_the_best_n_is_that_of_the_surface_with_the_spread_of_its_draws(rng) -> 
         assert best.expected_regret[near] < 0.001
         # a neighbour lies an octave from an optimum that is 0.2 octaves off at random
         assert best.expected_regret[near * 2] == pytest.approx(0.02 * 1, abs=0.005)
-        score = fit.score_at(32, near, x)
-        assert score is not None
-        assert (best.score, *best.score_interval) == pytest.approx(score)
-        assert fit.expected_scores(x)[Configuration(32, near)] == pytest.approx(score[0])
-    assert fit.score_at(64, 8, 1e5) is None
+        score_D = fit.scores_of([(32, near)], x)[:, 0]
+        assert best.score == pytest.approx(score_D.mean())
+        assert best.score_interval == pytest.approx(interval(score_D, fit.level))
+        assert fit.expected_scores(x)[Configuration(32, near)] == pytest.approx(score_D.mean())
 
 
 def test_narrower_at_a_lower_level(rng) -> None:
@@ -133,19 +132,22 @@ def test_where_it_levels_off_is_where_plans_beyond_the_data_stay(rng, goes_on) -
     assert fit.law["plateau_interval"][1] is None if goes_on else fit.law["plateau"] < 40
 
 
+def width(fit: Fit, x: float) -> float:
+    """Of the interval of the score of 32 x 128."""
+    return np.diff(interval(fit.scores_of([(32, 128)], x)[:, 0], fit.level)).item()
+
+
 def test_beyond_the_data_draws_are_as_wide_as_the_back_test_says(rng, monkeypatch) -> None:
     fit = fit_of(rng, last=5.5)
-    inside = np.diff(fit.score_at(32, 128, 10**5.4)[1:]).item()
+    inside = width(fit, 10**5.4)
     wide = fit_of(np.random.default_rng(0), last=5.5)
     monkeypatch.setitem(wide.__dict__, "backtest", reading.Backtest(widened_by=2.0))
     monkeypatch.setitem(fit.__dict__, "backtest", reading.Backtest(widened_by=1.0))
-    assert np.diff(wide.score_at(32, 128, 10**5.4)[1:]).item() == inside
-    full = np.diff(fit.score_at(32, 128, 10**6.3)[1:]).item()
-    ratio = np.diff(wide.score_at(32, 128, 10**6.3)[1:]).item() / full
-    assert ratio == pytest.approx(2.0)
+    assert width(wide, 10**5.4) == inside
+    assert width(wide, 10**6.3) / width(fit, 10**6.3) == pytest.approx(2.0)
     # half of the tested distance of log10 2 beyond the end: half of the widening
-    ratio = np.diff(wide.score_at(32, 128, 10 ** (5.5 + np.log10(2) / 2))[1:]).item()
-    base = np.diff(fit.score_at(32, 128, 10 ** (5.5 + np.log10(2) / 2))[1:]).item()
+    halfway = 10 ** (5.5 + np.log10(2) / 2)
+    ratio, base = width(wide, halfway), width(fit, halfway)
     assert ratio / base == pytest.approx(1.5)
     mean = fit.scores_at(10**6.3).mean(axis=0)[2:]  # scores of the first two end at 0
     assert wide.scores_at(10**6.3).mean(axis=0)[2:] == pytest.approx(mean)
@@ -409,7 +411,8 @@ def test_untested_n_have_a_guess_one_octave_beyond_and_between(rng) -> None:
     rows = fit.neighbours(1e6)  # n* = 128 there, 0.02 per squared octave
     assert [r["rollouts_per_problem"] for r in rows] == [8, 32, 64, 256]
     assert [r["gain"] for r in rows] == pytest.approx([-0.32, -0.08, -0.02, -0.02], abs=0.003)
-    assert rows[2]["score"] - rows[2]["gain"] == pytest.approx(fit.score_at(32, 128, 1e6)[0])
+    chosen = fit.scores_of([(32, 128)], 1e6).mean()
+    assert rows[2]["score"] - rows[2]["gain"] == pytest.approx(chosen)
     for row in rows:
         low, high = row["gain_interval"]
         # 0.04 per octave times the octaves of a move of 0.2 on either side, 90%
@@ -693,8 +696,9 @@ def test_the_document_has_what_it_promises_and_no_number_that_is_none(rng) -> No
     assert curve["max_rollouts"] == pytest.approx(1e6)
     last = curve["at"][-1]
     assert last["x"] == pytest.approx(1e6)
-    assert last["score"] == pytest.approx(fit.score_at(32, 8, 1e6)[0])
-    assert last["interval"] == pytest.approx(list(fit.score_at(32, 8, 1e6)[1:]))
+    score_D = fit.scores_of([(32, 8)], 1e6)[:, 0]
+    assert last["score"] == pytest.approx(score_D.mean())
+    assert last["interval"] == pytest.approx(interval(score_D, fit.level))
     assert document["frontier"][0]["from"] == pytest.approx(1e3)
     assert document["frontier"][-1]["to"] == pytest.approx(1e6)
     for left, right in zip(document["frontier"], document["frontier"][1:], strict=False):

@@ -307,6 +307,7 @@ def test_a_key_of_a_log_may_be_named_as_b_p_or_n(tmp_path: Path) -> None:
     assert (curve.configuration, curve.metric) == ((32, 8), "avg@2")
     assert curve.rollouts_K.tolist() == [32 * 8 * s for s in STEPS]
 
+
 def parts(folder: Path, n: int, *, seed: int = 0) -> None:
     """Two logs of one run, the second with a counter that began anew."""
     for part, (first, last) in enumerate(((0, 160), (160, 300)), start=1):

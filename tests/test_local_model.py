@@ -34,8 +34,6 @@ def test_logits_are_pinned():
     )
 
 
-
-
 @pytest.mark.parametrize("biases", [False, True])
 def test_a_saved_model_loads_bit_for_bit(tmp_path, biases):
     model = tiny_model(attention_bias=biases, mlp_bias=biases)

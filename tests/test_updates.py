@@ -107,7 +107,6 @@ class TestInt8Sampler(Local):
         {"importance_cap": None}, {"importance_cap": 0.9}, {"importance_level": "sequence"},
     )  # fmt: skip
 
-
     def test_a_sampler_that_is_the_trainer_has_a_ratio_of_1(self):
         caps = (None, 1.0, 2.0)
         runs = []

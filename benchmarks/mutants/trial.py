@@ -68,8 +68,6 @@ def load_libraries() -> None:
     import pydantic  # noqa: F401
     import pytest  # noqa: F401
     import ruamel.yaml  # noqa: F401
-    import scipy.linalg
-    import scipy.optimize
     import scipy.stats  # noqa: F401
     import torch
 

@@ -80,7 +80,6 @@ OURS, LATER = "Beyond the paper", "Written after a look at the data"
 COST = "What one n for both would cost, written before the runs of bits, fresh"
 
 
-
 _COST = "score lost by the best n for both against each with its own, mean of the two"
 
 

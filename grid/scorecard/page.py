@@ -121,7 +121,6 @@ class Cell:
         word = "at least" if self.claim.unit == "octaves" else "about"
         return f"{word} {seeds} seeds: {_spent(more, self.column)}"
 
-
     def _wider(self) -> str:
         """What the n cost that an end of those tested asks for: as many seeds, as long."""
         assert self.found is not None

@@ -14,7 +14,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,9 +26,6 @@ from isocompute.domain import Configuration, Curve, Effort
 from isocompute.domain.curve import UNITS
 from isocompute.domain.text import compact, unit_words
 from isocompute.errors import InputError
-
-if TYPE_CHECKING:
-    pass
 
 FloatArray = NDArray[np.float64]
 
@@ -156,10 +153,6 @@ class Price:
                 f"{compact(budget.amount)}; raise it."
             )
         return replace(budget, amount=budget.amount - start) if start else budget
-
-    def speed_of(self, c: Configuration) -> float | None:
-        """Rollouts per GPU-hour of a configuration; None where nobody knows."""
-        return self.of(c).rollouts_per_gpu_hour
 
     def is_beyond(self, c: Configuration, rollouts: float, unit: str = "gpu-hours") -> bool:
         """Whether so many rollouts lie beyond the runs whose cost is known."""

@@ -26,7 +26,6 @@ from isocompute.answers.best import (
     confidence_set,
     expected_regret,
     guess_row,
-    interval,
     log2_n_grid,
     probability_best,
     ridge,
@@ -317,16 +316,6 @@ class Reading:
             score_DF = np.concatenate([score_DF, more_DF], axis=1)
         every: list[tuple[float, float]] = [*self.configurations, *untested]
         return score_DF[:, [every.index(c) for c in which]]
-
-    def score_at(
-        self, problems_per_batch: int, rollouts_per_problem: int, x: float
-    ) -> tuple[float, float, float] | None:
-        """(expected score, low, high) of a configuration; None where it has no curve."""
-        which = Configuration(problems_per_batch, rollouts_per_problem)
-        if which not in self.configurations:
-            return None
-        score_D = self.scores_of([which], x)[:, 0]
-        return (float(score_D.mean()), *interval(score_D, self.level))
 
     def neighbours(self, x: float) -> list[dict[str, Any]]:
         """Guessed scores of untested n at a budget, at the B_p of the choice.

@@ -201,8 +201,6 @@ def run_next(
     return sorted(steps, key=lambda step: step["settles"] != first)
 
 
-
-
 def _known(rates: Rates, problems: int | None, difficulty: str | None) -> str:
     """What was said of a plan, as options of the design of its sweep."""
     said = {"rollouts-per-gpu-hour": rates.rollouts_per_gpu_hour,
@@ -224,8 +222,6 @@ def priced_remedy(one: Notice, price: Price) -> Notice:
         return one
     spent = ", ".join([takes(one.rollouts), *amounts(price.cost(dict(one.trains)))])
     return one._replace(remedy=one.remedy.replace(f"({takes(one.rollouts)})", f"({spent})"))
-
-
 
 
 def plain_rate(value: float) -> str:
@@ -262,19 +258,3 @@ def grown(
     ends = [amounts({**only(of, name), "at_least": None})[0] for of in (low, cost)]
     stay, go = ends if trend.endswith(("longer", "dearer")) else ends[::-1]
     return notice("cost_grows", trend=trend.capitalize(), stay=stay, go=go)
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-

@@ -165,8 +165,6 @@ def _rows(d: Mapping[str, Any]) -> list[str]:
     return out + next((cost for cost in costs if len(cost[0]) <= WIDTH), costs[-1])
 
 
-
-
 def _whose_score(d: Mapping[str, Any]) -> str:
     """What a score is: "avg@4, best checkpoint"."""
     law = d.get("law", {})
@@ -221,8 +219,6 @@ def runner_up_words(d: Mapping[str, Any]) -> str:
     return f"n = {second['rollouts_per_problem']}: {gain}"
 
 
-
-
 def is_today(d: Mapping[str, Any]) -> bool:
     """Whether a plan is the setting of today."""
     gain = d["gain"] or {}
@@ -254,12 +250,6 @@ def _recipe(r: Mapping[str, Any]) -> str:
     of = (("KL", r["kl_coef"]), ("entropy", r["entropy_coef"]))
     terms = [f"{name} {value:g}" for name, value in of if value]
     return ", ".join([r["objective"].upper(), *(terms or ["no KL", "no entropy bonus"])])
-
-
-
-
-
-
 
 
 def _why(d: Mapping[str, Any]) -> list[str]:

@@ -315,7 +315,6 @@ class _Runs:
         provenance = provenance_of(self.path, self.source)
         return [c.finish(self.path, self.source, provenance) for c in self.found]
 
-
     def _look_beside(self, only: Collector) -> None:
         """Take the configuration beside a console, or of a run that prints its own the seed."""
         said = configuration(only.configured)

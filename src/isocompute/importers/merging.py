@@ -24,6 +24,7 @@ def merged(group: Sequence[ImportedRun]) -> ImportedRun:
     """
     if len(group) == 1:
         return group[0]
+
     def rank(run: ImportedRun) -> tuple[int, bool, bool]:
         rounds = run.provenance.format.endswith("console")  # some print three digits
         return -_size(run), rounds, run.problems_per_batch is None

@@ -396,5 +396,3 @@ def _checkpoint_number(path: Path) -> int:
     name = path.parent.name.removeprefix("checkpoint-")
     # the state beside the checkpoints is written last, at the end of training
     return int(name) if name.isdecimal() else 1 << 62
-
-

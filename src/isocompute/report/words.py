@@ -14,6 +14,7 @@ from isocompute.domain.text import at_least_fold, compact, fold, unit_words, vis
 
 Document = Mapping[str, Any]
 
+
 def redact(value: Any, key: str = "") -> Any:
     """The same JSON value with everything that looks like a secret replaced by "(hidden)"."""
     if secret_name(key):

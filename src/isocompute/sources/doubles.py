@@ -14,6 +14,7 @@ from isocompute.importers.shared import ENOUGH
 
 _ALL = "all"  # problem sets
 
+
 def without_doubles(sources: Sequence[Sequence[Curve]]) -> tuple[list[Curve], list[str]]:
     """Curves of several sources, each run once, and what was left out: one line each."""
     kept: list[Curve] = []

@@ -205,4 +205,3 @@ def _rows(problems: ProblemSet, split: str, name: str | None = None) -> list[dic
         }
         for i, p in enumerate(problems.problems)
     ]
-

@@ -314,7 +314,7 @@ def test_numbers_of_a_look_are_kept_and_shown_whole() -> None:
         numbers = {"loss_at_target": loss, "loss_on_path": 0.001, "tolerance": 0.002,
                    "spent": 1179648.0, "target": 65536.0}  # fmt: skip
         look = Look(2, (Decision(action="end", numbers=_rounded(numbers)),))
-        return "\n".join(decision_lines([look], 2 * 1179648))
+        return "\n".join(decision_lines([look], 2 * 1179648, ()))
 
     assert "1,179,648 rollouts seen (50% of the grid)" in said(0.0029)  # whole numbers as they are
     assert _rounded({"loss": 0.00123456789}) == {"loss": 0.00123457}
@@ -338,7 +338,20 @@ def test_readers_know_what_was_frozen_and_why(tmp_path):
     # A study that is not adaptive any more trains what was left.
     full = replace(adaptive_study(), adaptive=None, source={})
     assert run_study(full, tmp_path, workers=0, settings=FAST).done == 6
-    assert study_status(tmp_path).looks == []
+    status = study_status(tmp_path)
+    assert len(status.looks) == 4
+    assert "frozen" not in "\n".join(status.lines())
+
+
+def test_a_run_added_to_an_adaptive_study_leaves_its_decisions_standing(tmp_path):
+    run_study(adaptive_study(), tmp_path, workers=0, settings=FAST, decide=SCRIPT)
+    before = study_status(tmp_path).states
+    one = replace(adaptive_study(), adaptive=None, source={})
+    more = replace(one, runs=[run for run in one.runs if run.seed == 2][-1:])
+    assert run_study(more, tmp_path, workers=0, settings=FAST).done == 1
+    status, more = study_status(tmp_path), {"done": 1, "unneeded": -1}
+    assert status.states == before | {k: before[k] + change for k, change in more.items()}
+    assert "frozen: n=2" in "\n".join(status.lines())
 
 
 @pytest.mark.long
@@ -622,7 +635,7 @@ def test_status_says_why_a_sweep_ended(loss, line):
         Decision(action="freeze", configuration=of, rollouts=(100,),
                  numbers={"chance": 0.013, "improvement": 0.0001}),
     ))  # fmt: skip
-    assert decision_lines([end], 1200) == [
+    assert decision_lines([end], 1200, {of}) == [
         "adaptive: look 3, 300 rollouts seen (25% of the grid); the plan at 1,000 is expected to "
         f"lose {loss:.4f}, 0.0010 over the budgets up to it",
         line,

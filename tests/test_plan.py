@@ -27,13 +27,14 @@ from isocompute.answers.logged import in_logs
 from isocompute.answers.plan import plan_from_source
 from isocompute.answers.prescribe import Question, _edges
 from isocompute.answers.step_lines import checks, with_checks
-from isocompute.answers.steps import _STEPS, nearest, run_next
+from isocompute.answers.steps import _STEPS, Runs, nearest, run_next
 from isocompute.answers.verdict import trust
 from isocompute.answers.words import best_n_words, n_words
-from isocompute.domain import Configuration, Notice, notice
+from isocompute.domain import Configuration, Curve, Notice, notice
 from isocompute.domain.notices import NOTICES, takes
 from isocompute.errors import InputError, RefusalError
 from isocompute.recipe import RECORDED, TRAINED, Recipe
+from isocompute.sources.studies import NO_STUDY_YET, StudyFile
 
 Arms = Mapping[tuple[int, int], Sequence[float]]
 SHAKEN = np.array([-1.0, 1.0])  # octaves
@@ -268,7 +269,8 @@ def test_the_ends_of_the_n_tested_are_named_where_more_could_be_run() -> None:
     d = plan_budget(largest, AT).document
     assert "n = 128 is the largest tested" in text(d, "capped_by_tested_n")
     assert {"settles": "capped_by_tested_n", "do": "test n = 256",
-            "command": "isocompute run study.yaml grid.rollouts_per_problem=256",
+            "command": "isocompute run study.yaml grid.problems_per_batch=32 "
+            "grid.rollouts_per_problem=256 grid.seeds=1 budget=1e6",
             "rollouts": AT, "cost": {"tokens": None, "gpu_hours": None, "usd": None},
             "gain": 0.0, "lost": d["predicted_score"]} in d["run_next"]  # fmt: skip
     priced = plan_budget(largest, AT, rates=Rates(rollouts_per_gpu_hour=1000.0))
@@ -405,7 +407,8 @@ def test_with_one_n_its_neighbours_are_candidates_an_octave_away() -> None:
     assert (d["verdict"]["level"], d["verdict"]["reason"]) == ("caution", FEW.text)
     assert d["run_next"][0] == {
         "settles": "one_or_two_n", "do": "train n = 64",
-        "command": "isocompute run study.yaml grid.rollouts_per_problem=64",
+        "command": "isocompute run study.yaml grid.problems_per_batch=32 "
+        "grid.rollouts_per_problem=64 grid.seeds=1 budget=1e6",
         "rollouts": 1e6, "cost": {"tokens": None, "gpu_hours": None, "usd": None},
         "gain": None, "lost": None,
     }  # fmt: skip
@@ -918,7 +921,7 @@ def test_n_that_are_not_told_apart_are_said_first_and_which_to_take() -> None:
 def test_seeds_that_tell_n_apart_come_before_a_run_beyond_their_edge() -> None:
     luck = np.eye(3).repeat(20, axis=1) * 0.01
     fit = planted({(32, n): luck[i] for i, n in enumerate((16, 64, 256))})
-    for study in ("study.yaml", None):
+    for study in (NO_STUDY_YET, None):
         steps = plan_budget(fit, 100 * AT, study=study).document["run_next"]
         where = [step["settles"] for step in steps]
         assert where.index("n_not_told_apart") < where.index("n_at_smallest_tested")
@@ -1003,12 +1006,47 @@ FAR = {"do": "Stop it", "times": 4.0, "edge": 2.5e5, "trust": "", "unit": "rollo
 def test_steps_are_typed_as_a_study_file_has_them() -> None:
     far = notice("extrapolated", **FAR)
     (step,) = run_next([far], Configuration(32, 8), 262_144.0)
-    assert step["command"] == "isocompute run study.yaml budget=2.6e5"
+    assert step["command"].endswith(" budget=2.62e5")
     # Of one n the run of the plan tells as much.
     assert not run_next([far], Configuration(32, 8), 262_144.0, contended=[8])
     (step,) = run_next([far], Configuration(32, 8), 262_144.0, contended=[8, 16])
     assert step["do"] == "continue n = 8, 16"
-    assert step["command"].endswith(" budget=2.6e5 'grid.rollouts_per_problem=[8,16]'")
+
+
+def run_of(b_p: int, n: int, seed: int, rollouts: float) -> Curve:
+    end = np.array([rollouts / 2, rollouts])
+    return Curve(run=f"{b_p}-{n}-{seed}", problems_per_batch=b_p, rollouts_per_problem=n,
+                 rollouts_K=end, score_K=end / 1e7, seed=seed)  # fmt: skip
+
+
+def test_a_command_trains_what_its_step_is_priced_by_and_no_more() -> None:
+    curves = [run_of(32, n, seed, 1e5) for n in (8, 16) for seed in (0, 1)]
+    of = {c.configuration for c in curves}
+    file = StudyFile("study.yaml", frozenset({32}), 2, 1e5)
+    # two more seeds, as long as the sweep's runs
+    more = Runs.beside(curves, of, [2, 3], 1e5)
+    assert more.trains == {(32, 8): 2e5, (32, 16): 2e5}
+    n = "'grid.rollouts_per_problem=[8,16]'"
+    assert more.command(file) == f"isocompute run study.yaml {n} 'grid.seeds=[2,3]'"
+    # on to twice as far: what is there goes on
+    on = Runs.beside(curves, of, [0, 1], 2e5)
+    assert on.trains == {(32, 8): 2e5, (32, 16): 2e5}
+    assert on.command(file) == f"isocompute run study.yaml {n} budget=2e5"
+    # a lone run of an untested n; then of a B_p, where the grid adapts
+    lone = Runs({Configuration(32, 32): 1e5})
+    assert lone.command(file) == (
+        "isocompute run study.yaml grid.rollouts_per_problem=32 grid.seeds=1")
+    other = Runs({Configuration(64, 8): 5e4}).command(file._replace(is_adaptive=True))
+    assert other == (
+        "isocompute run study.yaml grid.problems_per_batch=64 grid.rollouts_per_problem=8 "
+        "grid.seeds=1 budget=5e4 adaptive=false"
+    )
+    batches = file._replace(of_batches=True, seeds=1)
+    assert Runs({Configuration(4, 64): 1e5}).command(batches) == (
+        "isocompute run study.yaml grid.batch_size=256 grid.rollouts_per_problem=64")
+    # a grid trains every B_p with every n: what lies apart is paid for as a rectangle
+    both = Runs.beside(curves, [Configuration(32, 8), Configuration(64, 16)], [0], 1e5)
+    assert both.trains == {(32, 8): 0, (32, 16): 0, (64, 8): 1e5, (64, 16): 1e5}
 
 
 def test_runs_of_another_trainer_are_added_to_in_words() -> None:
@@ -1025,7 +1063,7 @@ def test_runs_of_another_trainer_are_added_to_in_words() -> None:
     one = run_next([far], Configuration(32, 8), 1.6e6, study=None)
     assert one[0]["do"] == "continue n = 8 to 1.6M rollouts"
     pair = {"study": None, "contended": [8, 16], "spend": 1e7}
-    dear, fair = ({"instead": {"extrapolated": {Configuration(32, 8): cost}}}
+    dear, fair = ({"instead": {"extrapolated": Runs({Configuration(32, 8): cost})}}
                   for cost in (1.6e6, 1.4e6))  # fmt: skip  # 15%: 1.5M
     assert not run_next([far], Configuration(32, 8), 1.6e6, **pair, **dear)
     assert len(run_next([far], Configuration(32, 8), 1.6e6, **pair, **fair)) == 1
@@ -1053,7 +1091,8 @@ def test_a_shipped_sweep_leads_to_a_sweep_of_one_s_own() -> None:
     top = notice("capped_by_tested_n", n=8, other=16)
     steps = run_next([other, top, notice("anchor_assumed", model="Q")], Configuration(32, 8),
                      0.0, spend=4.2e6,
-                     instead={"law_of_another_model": {Configuration(32, 8): 0.7e6}})  # fmt: skip
+                     instead={"law_of_another_model": Runs({Configuration(32, 8): 0.7e6})},
+                     )  # fmt: skip
     assert [(s["settles"], s["rollouts"]) for s in steps] == [
         ("law_of_another_model", None), ("anchor_assumed", 0.35e6)]  # fmt: skip
     assert steps[1]["command"] == "isocompute lr-sweep study.yaml"
@@ -1065,11 +1104,11 @@ _LARGER = notice("bp_untested", bp=32, n=8, other=64, trains={Configuration(64, 
 def test_a_long_command_stands_on_a_line_of_its_own() -> None:
     long = "a-folder/with-a-long-name/study.yaml"
     steps = run_next([_LARGER], Configuration(32, 8), 0.0,
-                     study=long)  # fmt: skip
+                     study=StudyFile(long))  # fmt: skip
     plan = plan_budget(planted(), AT)
     lines = advice_lines({**plan.document, "run_next": steps * 3, "trained": None})
     at = lines.index(f"     isocompute run {long} \\")
-    assert lines[at + 1] == "       grid.problems_per_batch=64"
+    assert lines[at + 1].startswith("       grid.problems_per_batch=64")
     assert all(len(line) <= 80 for line in lines)
     assert len(lines) <= 15
 
@@ -1094,7 +1133,8 @@ def test_steps_dearer_than_the_run_are_not_asked_for_first() -> None:
                      Configuration(32, 8), 0.0)  # fmt: skip
     for times, asked in ((1.0, True), (1.005, True), (1.02, False), (None, True)):
         spent = None if times is None else times * plan["rollouts"]
-        priced = {**steps[0], "rollouts": spent, "cost": Rates().cost(spent or 1.0)}
+        priced = {**steps[0], "rollouts": spent, "cost": Rates().cost(spent or 1.0),
+                  "command": ""}  # fmt: skip
         d = {**plan, "run_next": [priced]}
         lines = advice_lines(d)
         said = "Before you spend: nothing: every check costs more than it can gain (--why)."
@@ -1119,7 +1159,7 @@ def test_a_step_names_what_its_notice_trains() -> None:
         (step,) = run_next([one], Configuration(8, 32), 1e6, study=None)
         assert step["do"] == "train 4 problems x 64 rollouts"
         (step,) = run_next([one], Configuration(8, 32), 1e6)
-        assert step["command"] == "isocompute run study.yaml grid.rollouts_per_problem=64"
+        assert " grid.problems_per_batch=4 grid.rollouts_per_problem=64 " in step["command"]
 
 
 def test_one_of_a_thing_is_said_as_one() -> None:
@@ -1146,8 +1186,8 @@ def test_every_step_fits_a_line() -> None:
     own = [one for one in every if one.code != "law_of_another_model"]
     steps = run_next(own, Configuration(1024, 1024), 1e6)
     wide = max(len(step["do"]) for step in steps)
-    # A command with two overrides has a line of its own.
-    short = [step["command"] for step in steps if step["settles"] != "won_by_batch"]
+    # A command with overrides has a line of its own.
+    short = [step["command"] for step in steps if "run" not in step["command"]]
     assert 5 + wide + 3 + max(map(len, short)) <= 80
 
 

@@ -25,7 +25,7 @@ from isocompute.domain.text import compact
 from isocompute.errors import InputError
 from isocompute.recipe import RECORDED, TRAINED, Difficulty, LearningRateScaling, Recipe
 from isocompute.sources.grid import GRID, grid_problem_set
-from isocompute.sources.studies import study_facts, with_study_rates
+from isocompute.sources.studies import NO_STUDY_YET, study_facts, with_study_rates
 from isocompute.store.arms import split_source
 from isocompute.trainers.rows import FALLING
 
@@ -84,7 +84,7 @@ def around_source(
     filled = [name for name, rate in asdict(rates).items() if rate != getattr(given, name)]
     return {
         "source": chosen,
-        "study": "study.yaml" if published or grid else facts.file,
+        "study": NO_STUDY_YET if published or grid else facts.file,
         "difficulty": resolved,
         "difficulty_given": difficulty is not None,
         "recipe": recipe,

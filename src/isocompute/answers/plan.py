@@ -339,7 +339,7 @@ def _answer(q: Question) -> Plan:
             learning_rate=recipe.learning_rate_at(a.batch_size), price=q.price,
             instead=steps_take(q, chosen, found.settles, bought, near), problems=q.problems,
             difficulty=q.difficulty if q.difficulty_given else None,
-            repeats=int(max(fit.posterior.n_runs_J)), worth=partial(stakes, q, found)),
+            worth=partial(stakes, q, found)),
         **documented(notices),
     }  # fmt: skip
     document["after_checks"] = after_checks(q, chosen, document)

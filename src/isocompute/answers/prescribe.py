@@ -30,6 +30,7 @@ from isocompute.domain.text import compact, unit_words
 from isocompute.errors import InputError
 from isocompute.model.data import MIN_STEPS
 from isocompute.recipe import Difficulty, Recipe
+from isocompute.sources.studies import NO_STUDY_YET, StudyFile
 
 _QUARTER = 2**0.25  # of an octave
 
@@ -41,7 +42,7 @@ class Question:
     fit: Fit
     x: float  # the budget, in the unit of the fit
     source: str = ""  # what was fitted, for the record
-    study: str | None = "study.yaml"  # its study file; None: another trainer made the runs
+    study: StudyFile | None = NO_STUDY_YET  # None: another trainer made the runs
     difficulty: Difficulty = "easy"  # of the problem set; chooses the recipe
     difficulty_given: bool = False  # then the regularisers are its own, not those of the runs
     recipe: Recipe | None = None  # instead of that; its learning rate is the anchor

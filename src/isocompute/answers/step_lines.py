@@ -139,8 +139,7 @@ def step_lines(
     for i, step in enumerate(steps, 1):
         left = room - len(rows)
         forms = _forms(i, step, wide)
-        if i == 1 and left >= 1:
-            forms.append(forms[-1][:1])  # without its command, which --why has
+        forms.append(forms[-1][:1])  # without its command, which --why has
         row = next((row for row in forms if len(row) <= left), None)
         if row is None:
             break

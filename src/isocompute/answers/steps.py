@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import product
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from isocompute.allocation import Rates
 from isocompute.answers.price import UNITS_PAID, Price
 from isocompute.answers.reading import Reading
 from isocompute.answers.spending import apart
 from isocompute.answers.verdict import at_their_best, nearest_n, seeds
-from isocompute.domain import Configuration, Effort, Notice, notice
+from isocompute.domain import Configuration, Curve, Effort, Notice, notice
 from isocompute.domain.notices import takes
 from isocompute.domain.text import compact, singular
 from isocompute.lr_sweep import FACTORS, SHARE
+from isocompute.sources.studies import NO_STUDY_YET, StudyFile
 
 if TYPE_CHECKING:
     from isocompute.answers.prescribe import Question
@@ -23,10 +25,9 @@ WIDTH = 80  # of a line
 # of it such a step would show as a price, at ten times it slower batches would not.
 ALIKE = 0.01
 SAMPLES = 16  # what `difficulty` draws unless told otherwise
-_RUN, _LR = "isocompute run {study}", "isocompute lr-sweep {study}"
-_N, _BP = "grid.rollouts_per_problem=", "grid.problems_per_batch="
-_TRY_N, _TRY_BP = f"{_RUN} {_N}{{to_n}}", f"{_RUN} {_BP}{{to_bp}}"
+_LR = "isocompute lr-sweep {study}"
 _TRAIN = "train {to_bp} problems x {to_n} rollouts"
+_RUN = "{run}"  # the command that trains what the step trains, no more: `Runs.command`
 # What settles a notice: in words, the command for a study, and in words where the runs are
 # another trainer's (None: the same). In the order of what it may change. `to_bp` and `to_n` are
 # those of what the notice trains.
@@ -35,29 +36,29 @@ _STEPS: Mapping[str, tuple[str, str, str | None]] = {
         "check the steps", "", "check that the log's steps are updates"),
     "gpus_scaled": (
         "time ten updates", "", "time ten updates on the GPUs of the plan"),
-    "one_or_two_n": ("train n = {to_n}", _TRY_N, _TRAIN),
+    "one_or_two_n": ("train n = {to_n}", _RUN, _TRAIN),
     "law_of_another_model": (
         "see if a sweep pays, and which n to take if not",
         "isocompute design --budget {spend}{known} -o {study}", None),
-    "split_untested": ("train this split", _TRY_BP, f"{_TRAIN} once"),
+    "split_untested": ("train this split", _RUN, f"{_TRAIN} once"),
     "anchor_assumed": (
         "measure the lr", _LR, "try {rates}, {quarter} rollouts each"),
     "difficulty_assumed": (
         "gauge difficulty", "isocompute difficulty problems.jsonl --model MODEL", None),
     "n_not_told_apart": (
-        "add two seeds{of}", f"{_RUN} grid.seeds={{seeds}}{{only}}",
+        "add two seeds{of}", _RUN,
         "train two more seeds of n = {contended}"),
-    "capped_by_tested_n": ("test n = {to_n}", _TRY_N, _TRAIN),
-    "won_by_batch": ("test the batch", f"{_TRY_BP} {_N}{{to_n}}", _TRAIN),
-    "n_at_smallest_tested": ("test n = {to_n}", _TRY_N, _TRAIN),
+    "capped_by_tested_n": ("test n = {to_n}", _RUN, _TRAIN),
+    "won_by_batch": ("test the batch", _RUN, _TRAIN),
+    "n_at_smallest_tested": ("test n = {to_n}", _RUN, _TRAIN),
     "seeds_missing": (
-        "add two seeds{of}", f"{_RUN} grid.seeds={{seeds}}{{only}}",
+        "add two seeds{of}", _RUN,
         "train two more seeds of n = {contended}"),
-    "bp_unstable": ("try a larger B_p", _TRY_BP, _TRAIN),
+    "bp_unstable": ("try B_p = {to_bp}", _RUN, _TRAIN),
     "extrapolated": (
-        "{extend}", f"{_RUN} budget={{budget}}{{only}}",
+        "{extend}", _RUN,
         "continue n = {contended} to {budget} rollouts{each}"),
-    "bp_untested": ("try another B_p", _TRY_BP, _TRAIN),
+    "bp_untested": ("try B_p = {to_bp}", _RUN, _TRAIN),
 }  # fmt: skip
 # The steps that are of one's own model and problems, whatever model was swept.
 _OF_ONES_OWN = ("law_of_another_model", "anchor_assumed", "difficulty_assumed")
@@ -67,7 +68,6 @@ OF_THE_SWEEP = tuple(code for code in _STEPS if code not in _NO_RUNS)
 # Of a plan, at most spent on telling its n apart: what a sweep of one's own may cost. Half of it
 # leaves most sweeps one doubling, twice of it asks for a third of a budget in two rounds.
 SPEND = 0.15
-_STUDY = "study.yaml"  # where the file of a study is not known, or not yet written
 
 
 def first_to(q: Question, c: Configuration) -> dict[str, Any]:
@@ -89,10 +89,54 @@ def nearest(
     return [c if c in fit.configurations else b for c, b in zip(own, best, strict=True)]
 
 
+class Runs(NamedTuple):
+    """What a step trains: every B_p with every n of its configurations, and every seed."""
+
+    trains: Effort  # rollouts in all
+    seeds: Sequence[int] = (0,)
+    to: float | None = None  # rollouts that each run goes to; None: those of a lone one
+
+    @classmethod
+    def beside(
+        cls, curves: Sequence[Curve], which: Iterable[Configuration], seeds: Sequence[int],
+        to: float,
+    ) -> Runs:  # fmt: skip
+        """Runs to so many rollouts; those that are there go on from where they ended."""
+        b_p, n = (sorted(set(values)) for values in zip(*which, strict=True))
+        done = {(c.configuration, c.seed): float(c.rollouts_K[-1]) for c in curves}
+        every = [Configuration(*pair) for pair in product(b_p, n)]
+        trains = {c: sum(max(to - done.get((c, s), 0.0), 0.0) for s in seeds) for c in every}
+        return cls(trains, seeds, to)
+
+    def command(self, file: StudyFile) -> str:
+        """The command of a study that trains these; what its grid has already is left out."""
+        b_p, n = (sorted(set(values)) for values in zip(*self.trains, strict=True))
+        words, to = [f"isocompute run {file.path}"], self.to or max(self.trains.values())
+        if file.of_batches:
+            words += _override("batch_size", sorted({c.batch_size for c in self.trains}))
+        elif {*b_p} != file.problems_per_batch:
+            words += _override("problems_per_batch", b_p)
+        words += _override("rollouts_per_problem", n)
+        first = list(range(len(self.seeds)))  # which a number says, too
+        if [*self.seeds] != first:
+            words.append(f"'grid.seeds=[{','.join(map(str, self.seeds))}]'")
+        elif len(first) != file.seeds:
+            words.append(f"grid.seeds={len(first)}")
+        if abs(to - file.rollouts) > ALIKE * to:
+            words.append(f"budget={plain_rate(to, 3)}")
+        return " ".join([*words, *(["adaptive=false"] if file.is_adaptive else [])])
+
+
+def _override(name: str, values: Sequence[int]) -> list[str]:
+    if len(values) == 1:
+        return [f"grid.{name}={values[0]}"]
+    return [f"'grid.{name}=[{','.join(map(str, values))}]'"]
+
+
 def steps_take(
     q: Question, chosen: Configuration, settles: int | None, bought: float,
     near: Sequence[Configuration],
-) -> dict[str, Effort]:  # fmt: skip
+) -> dict[str, Runs]:  # fmt: skip
     """What the steps train that no notice knows, by code.
 
     Args:
@@ -103,37 +147,37 @@ def steps_take(
     """
     fit = q.fit
     reach = min(bought, 2 * fit.trained())
-    out: dict[str, Effort] = {"law_of_another_model": {chosen: SPEND * bought}}
+    out = {"law_of_another_model": Runs({chosen: SPEND * bought})}
     if settles is not None:
         tried = chosen._replace(rollouts_per_problem=settles)
-        out["one_or_two_n"] = seeds(fit, [tried], 1, q.x)
+        out["one_or_two_n"] = Runs(seeds(fit, [tried], 1, q.x))
     if q.study is None:
-        out["anchor_assumed"] = {chosen: 2 * reach / 4}  # half and twice the rate, a quarter as far
-        out["seeds_missing"] = seeds(fit, near, x=q.x)
-        out["extrapolated"] = {c: max(reach - fit.trained(c), 0.0) for c in near}
-    else:
-        # A command takes an n at every B_p of the study, with every seed.
-        n, repeats = {c.rollouts_per_problem for c in near}, int(max(fit.posterior.n_runs_J))
-        on = dict[Configuration, float]()
-        for run in (c for c in fit.curves if c.rollouts_per_problem in n):
-            left = max(reach - float(run.rollouts_K[-1]), 0.0)
-            on[run.configuration] = on.get(run.configuration, 0.0) + left
-        again = [c for c in fit.configurations if c.rollouts_per_problem in n]
-        out |= {"seeds_missing": {c: 2 * fit.trained(c) for c in again}, "extrapolated": on}
+        out["anchor_assumed"] = Runs({chosen: 2 * reach / 4})  # half, twice the rate; a quarter
+        out["seeds_missing"] = Runs(seeds(fit, near, x=q.x))
+        out["extrapolated"] = Runs({c: max(reach - fit.trained(c), 0.0) for c in near})
+    elif near:
+        known = {c: {r.seed or 0 for r in fit.curves if r.configuration == c} for c in near}
+        last, compared = max(map(max, known.values())), max(seeds(fit, near, 1, q.x).values())
+        out["seeds_missing"] = Runs.beside(fit.curves, near, [last + 1, last + 2], compared)
+        # Those that every one of them has: a command takes the same seeds of all.
+        both = sorted(set.intersection(*known.values())) or [0]
+        out["extrapolated"] = Runs.beside(fit.curves, near, both, reach)
         if q.recipe is not None:
-            out["anchor_assumed"] = {chosen: len(FACTORS) * repeats * fit.trained()}
-    out["n_not_told_apart"] = out["seeds_missing"]
+            repeats = int(max(fit.posterior.n_runs_J))
+            out["anchor_assumed"] = Runs({chosen: len(FACTORS) * repeats * fit.trained()})
+    if "seeds_missing" in out:
+        out["n_not_told_apart"] = out["seeds_missing"]
     if q.problems:
-        out["difficulty_assumed"] = {chosen: SAMPLES * float(q.problems)}
+        out["difficulty_assumed"] = Runs({chosen: SAMPLES * float(q.problems)})
     return out
 
 
 def run_next(
     notices: Sequence[Notice], chosen: Configuration, budget: float, *,
-    spend: float = 0.0, study: str | None = _STUDY, contended: Sequence[int] = (),
+    spend: float = 0.0, study: StudyFile | None = NO_STUDY_YET, contended: Sequence[int] = (),
     learning_rate: float | None = None,
-    price: Price | None = None, instead: Mapping[str, Effort] | None = None,
-    problems: int | None = None, difficulty: str | None = None, repeats: int = 1,
+    price: Price | None = None, instead: Mapping[str, Runs] | None = None,
+    problems: int | None = None, difficulty: str | None = None,
     worth: Callable[[str, Effort], Mapping[str, float | None]] | None = None,
 ) -> list[dict[str, Any]]:  # fmt: skip
     """Steps that settle what limits a plan: {"settles": code, "do", "command", "rollouts", "cost"}.
@@ -143,14 +187,13 @@ def run_next(
         chosen: the prescription.
         budget: to train to, where the data end too soon.
         spend: what the plan may spend, in rollouts.
-        study: the study file to extend; None: another trainer made the runs, and no command of
-            isocompute adds to them.
+        study: what adds runs to the sweep; None: another trainer made them, and no command of
+            isocompute does.
         contended: n that may be best, as they are named; empty: all that were tested.
         learning_rate: of the prescription.
         price: what rollouts cost.
         instead: what a step trains by code, instead of what the notice says.
         problems, difficulty: where they were said.
-        repeats: seeds of the study.
         worth: of a code and what its step trains: what that can gain, and what its price loses.
     """
     price, short = price or Price(), min(spend, budget) or budget
@@ -159,34 +202,36 @@ def run_next(
         there.discard("seeds_missing")
     if "bp_unstable" in there:
         there.discard("bp_untested")
-    trains = {one.code: dict(one.trains) for one in notices} | dict(instead or {})
-    dear = sum(trains.get("extrapolated", {}).values()) > SPEND * spend > 0
+    trains = {one.code: Runs(dict(one.trains)) for one in notices} | dict(instead or {})
+    further = trains.get("extrapolated", Runs({})).trains
+    dear = sum(further.values()) > SPEND * spend > 0
     if "law_of_another_model" in there:
         # The sweep of one's own is not designed yet: more runs of that model tell nothing.
         there = {one for one in there if one in _OF_ONES_OWN} | {"anchor_assumed"}
         if sweep := trains.pop("law_of_another_model", None):  # to ask is free
-            trains["anchor_assumed"] = {c: SHARE * rollouts for c, rollouts in sweep.items()}
+            trains["anchor_assumed"] = Runs({c: SHARE * r for c, r in sweep.trains.items()})
     # A sweep that is to go as far as the plan would train its run: that is the cheaper check.
     if contended and (len(contended) < 2 or dear or budget >= 0.99 * spend > 0):
         there.discard("extrapolated")
-    named, listed = ", ".join(map(str, contended)), ",".join(map(str, contended))
-    only = f" '{_N}[{listed}]'" if len(contended) > 1 else f" {_N}{listed}" if contended else ""
-    words = {"only": only, "of": f" of n = {named}" if contended else "",
+    named = ", ".join(map(str, contended))
+    words = {"of": f" of n = {named}" if contended else "",
              "extend": f"continue n = {named}" if contended else "extend the sweep",
              "each": " each" if len(contended) > 1 else "",
              "contended": named or chosen.rollouts_per_problem,
-             "budget": compact(budget) if study is None else plain_rate(budget),
-             "spend": plain_rate(spend), "quarter": compact(short / 4),
+             "budget": compact(budget), "spend": plain_rate(spend), "quarter": compact(short / 4),
              "rates": _around(learning_rate), "known": _known(price.rates, problems, difficulty),
-             "study": study or _STUDY, "seeds": repeats + 2}  # fmt: skip
+             "study": (study or NO_STUDY_YET).path}  # fmt: skip
     steps = list[dict[str, Any]]()
     for code in sorted(there.intersection(_STEPS), key=list(_STEPS).index):
         do, command, elsewhere = _STEPS[code]
         if study is None and elsewhere is not None:
             do, command = elsewhere, ""
-        effort = trains.get(code, {})
+        runs = trains.get(code, Runs({}))
+        effort = runs.trains
         to_bp, to_n = next(iter(effort), chosen)
         words |= {"to_bp": to_bp, "to_n": to_n}
+        if command == _RUN and study is not None:
+            words["run"] = (runs if effort else Runs({chosen: budget})).command(study)
         rollouts = sum(effort.values()) or None
         steps.append(
             {"settles": code, "do": singular(do.format(**words)),
@@ -224,9 +269,9 @@ def priced_remedy(one: Notice, price: Price) -> Notice:
     return one._replace(remedy=one.remedy.replace(f"({takes(one.rollouts)})", f"({spent})"))
 
 
-def plain_rate(value: float) -> str:
+def plain_rate(value: float, digits: int = 2) -> str:
     """Two digits, as a study file has them: 2.6e5, 2.8e-6, 85."""
-    return f"{value:.2g}".replace("e+0", "e").replace("e-0", "e-")
+    return f"{value:.{digits}g}".replace("e+0", "e").replace("e-0", "e-")
 
 
 def amounts(cost: Mapping[str, Any]) -> list[str]:

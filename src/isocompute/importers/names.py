@@ -269,6 +269,8 @@ def _pattern_in(text: str, missing: Sequence[str], perhaps: str = "") -> str | N
 
     >>> _pattern_in("run_bp32_n16_seed0.jsonl", list(_WRITTEN))
     'bp{problems_per_batch}_n{rollouts_per_problem}_seed{seed}'
+    >>> _pattern_in("n=4 (seed 1).csv", list(_WRITTEN)[1:])
+    'n={rollouts_per_problem} (seed {seed})'
     """
     places = []
     for name in missing:
@@ -282,6 +284,8 @@ def _pattern_in(text: str, missing: Sequence[str], perhaps: str = "") -> str | N
     for number, end, _, name in sorted(places):
         pattern += f"{text[at:number]}{{{name}}}"
         at = end
+    if text[at : at + 1] == ")" and pattern.count("(") > pattern.count(")"):
+        pattern += ")"
     if places and _BEFORE_TIME.match(text, sorted(places)[-1][0]):
         pattern += "__"
     return pattern

@@ -22,7 +22,7 @@ from isocompute.health import METRICS as HEALTH_METRICS
 from isocompute.interference import study_interference
 from isocompute.metrics import score_from_histogram
 from isocompute.store.arms import select_runs, split_source
-from isocompute.store.decisions import adaptive_looks, resting_states
+from isocompute.store.decisions import load_looks, resting_states
 from isocompute.store.health import steps_health
 
 if TYPE_CHECKING:
@@ -143,7 +143,7 @@ def _interference(source: str | Path, problem_set: str) -> Mapping[str, Any] | N
 
 
 def _read(store: Store, problem_set: str | None, where: Mapping[str, str]) -> StudyView:
-    every, looks = store.runs(), adaptive_looks(store)
+    every, looks = store.runs(), load_looks(store.database)
     stored, rests = select_runs(store.folder, every, where), resting_states(looks, every)
     evaluations = store.evaluations()
     chosen = problem_set or _most_evaluated(evaluations)

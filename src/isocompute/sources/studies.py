@@ -22,7 +22,7 @@ from isocompute.metrics import metric_table, parse_metric, score_from_counts
 from isocompute.recipe import Recipe
 from isocompute.store import Store, StoredRun
 from isocompute.store.arms import Where, require_one_arm, select_runs, split_source
-from isocompute.store.decisions import adaptive_looks, resting_states
+from isocompute.store.decisions import load_looks, resting_states
 from isocompute.store.health import failed_rules
 
 
@@ -60,7 +60,7 @@ def study_curves(
     """
     with Store(path) as store:
         every = store.runs()
-        rests = resting_states(adaptive_looks(store), every)
+        rests = resting_states(load_looks(store.database), every)
         runs = [run for run in every if run.state != "invalid"]
         runs = select_runs(path, runs, where)
         require_one_arm(path, runs)
@@ -193,11 +193,25 @@ def _identity(run: StoredRun) -> dict[str, Any]:
     return {**configuration_of(run)._asdict(), "run": run.hash, "seed": run.spec["seed"]}
 
 
+class StudyFile(NamedTuple):
+    """The file that adds runs to a study, and what its runs say of its grid."""
+
+    path: str = "study.yaml"  # as a shell takes it
+    problems_per_batch: frozenset[int] = frozenset()
+    seeds: int = 0
+    rollouts: float = 0.0  # that the longest run is to train
+    is_adaptive: bool = False
+    of_batches: bool = False  # its grid has `batch_size` instead
+
+
+NO_STUDY_YET = StudyFile()  # the file of a sweep of one's own, which is not written yet
+
+
 class StudyFacts(NamedTuple):
     """What the runs that a source selects of a study say beside their curves."""
 
     recipes: Sequence[Recipe] = ()  # the different ones
-    file: str | None = None  # that extends the study; None: nothing of isocompute adds to the runs
+    file: StudyFile | None = None  # None: nothing of isocompute adds to the runs
     problems: int | None = None  # of their largest training set
     rates: Mapping[str, Any] = {}  # what the study file says of costs
     response_limit: int | None = None  # tokens at which responses are cut, where it says so
@@ -213,14 +227,24 @@ def study_facts(source: str) -> StudyFacts:
         return StudyFacts()
     with Store(path) as store:
         specs = [run.spec for run in select_runs(path, store.runs(), where)]
-        rates = (store.info().get("source") or {}).get("rates") or {}
+        content = store.info().get("source") or {}
+        is_adaptive = bool(content.get("adaptive") or load_looks(store.database))
+    rates = content.get("rates") or {}
     if not specs:
         return StudyFacts(rates=rates)
     records = [spec["recipe"] for spec in specs]
     beside = Path(f"{Path(path)}.yaml")
     return StudyFacts(
         recipes=[stored_recipe(r) for i, r in enumerate(records) if r not in records[:i]],
-        file=shlex.quote(str(beside)) if beside.is_file() else "STUDY.yaml",
+        file=StudyFile(
+            path=shlex.quote(str(beside)) if beside.is_file() else "STUDY.yaml",
+            problems_per_batch=frozenset(int(spec["problems_per_batch"]) for spec in specs),
+            seeds=len({spec["seed"] for spec in specs}),
+            rollouts=max(float(spec["steps"] * spec["problems_per_batch"]
+                               * spec["rollouts_per_problem"]) for spec in specs),
+            is_adaptive=is_adaptive,
+            of_batches="batch_size" in (content.get("grid") or {}),
+        ),
         problems=max(int(spec["train"]["size"]) for spec in specs),
         rates=rates,
         response_limit=max((int(spec["engine_options"].get(word) or 0) for spec in specs

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 
 from isocompute.domain import Configuration
 from isocompute.store.database import Database
-from isocompute.store.store import Store, StoredRun
+from isocompute.store.store import StoredRun
 from isocompute.study.adaptive import Decision, Look
 
 
@@ -56,12 +56,6 @@ def save_look(database: Database, look: Look) -> bool:
     return True
 
 
-def adaptive_looks(store: Store) -> list[Look]:
-    """The looks of a study that is adaptive as it was last run."""
-    adaptive = (store.info().get("source") or {}).get("adaptive")
-    return [] if adaptive in (None, False) else load_looks(store.database)
-
-
 def resting_states(looks: Sequence[Look], runs: Sequence[StoredRun]) -> dict[str, str]:
     """Why runs that are not done train no further, by hash; those that do are left out.
 
@@ -80,8 +74,8 @@ def resting_states(looks: Sequence[Look], runs: Sequence[StoredRun]) -> dict[str
             continue
         place = seeds.index(spec["seed"])
         asked = place < len(mine.rollouts)
-        if asked and run.rollouts < mine.rollouts[place]:
-            continue  # on its way
+        if asked and run.rollouts != mine.rollouts[place]:
+            continue  # on its way, or trained on since, by a command that was not adaptive
         if mine.is_frozen and run.rollouts:
             found[run.hash] = "frozen"
         elif look.has_ended or not asked:
@@ -89,8 +83,10 @@ def resting_states(looks: Sequence[Look], runs: Sequence[StoredRun]) -> dict[str
     return found
 
 
-def decision_lines(looks: Sequence[Look], rollouts_total: int) -> list[str]:
-    """The state of an adaptive sweep, for people."""
+def decision_lines(
+    looks: Sequence[Look], rollouts_total: int, resting: Container[Configuration]
+) -> list[str]:
+    """The state of an adaptive sweep, for people; of those frozen, the ones that rest still."""
     if not looks:
         return []
     last = looks[-1]
@@ -115,7 +111,7 @@ def decision_lines(looks: Sequence[Look], rollouts_total: int) -> list[str]:
         f"rollouts (look {number}): chance to come within 0.005 of the best "
         f"{d.numbers.get('chance', 0):.1%}, expected improvement "
         f"{d.numbers.get('improvement', 0):.4f}"
-        for c, (number, d) in frozen.items()
+        for c, (number, d) in frozen.items() if c in resting
     ]
     return lines
 

@@ -6,7 +6,8 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from isocompute.store.decisions import adaptive_looks, decision_lines, resting_states
+from isocompute.domain import Configuration
+from isocompute.store.decisions import decision_lines, load_looks, resting_states
 from isocompute.store.leases import beats
 from isocompute.store.processes import has_died
 from isocompute.store.seals import has_imports
@@ -81,7 +82,11 @@ class Status:
         lines += [f"{r.state}: run {r.hash} (problems_per_batch={r.spec['problems_per_batch']}, "
                   f"rollouts_per_problem={r.spec['rollouts_per_problem']}, seed={r.spec['seed']}): "
                   f"{r.reason}" for r in self.runs if r.reason]  # fmt: skip
-        lines += decision_lines(self.looks, self.rollouts_total)
+        resting = {
+            Configuration(run.spec["problems_per_batch"], run.spec["rollouts_per_problem"])
+            for run in self.runs if run.state == "pending"
+        }  # fmt: skip
+        lines += decision_lines(self.looks, self.rollouts_total, resting)
         if self.unjudged:
             told = [(f"{u.problem!r} ({u.split})", u.rollouts, u.message) for u in self.unjudged]
             lines.append(
@@ -104,7 +109,7 @@ def study_status(folder: str | Path) -> Status:
         held = {row[0] for row in store.database.read(
             "SELECT hash, lease_runner FROM runs WHERE lease_runner NOTNULL") if row[1] in alive}
         states = dict.fromkeys(("done", "running", "waiting", "failed", "invalid"), 0)
-        looks = adaptive_looks(store)
+        looks = load_looks(store.database)
         rests = resting_states(looks, runs)
         for run in runs:
             waiting = "running" if run.hash in held else rests.get(run.hash, "waiting")

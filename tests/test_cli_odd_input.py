@@ -146,7 +146,7 @@ def test_problems_in_a_folder_named_generated_are_not_generated(
     )
     asked = ["engine=trl", "engine_options={model: m, max_new_tokens: 8}",
              "problems={train: generated.jsonl, validation: {v: generated.jsonl}}",
-             "recipe={}"]  # fmt: skip
+             "recipe={}", "allow=[shared_prompts]"]  # fmt: skip
     assert main(["run", "odd.yaml", "--dry-run", *asked]) == 0
     assert "generated problems" not in capsys.readouterr().out
 

@@ -277,6 +277,7 @@ problems:
   validation:
     hard: {generated: world, options: {world: verbs, part: validation, size: 6}}
     trained: {generated: world, options: {world: verbs, part: train, size: 8}}
+allow: [shared_prompts]
 recipe: {difficulty: hard, temperature: 1.0, learning_rate: 1e-3}
 grid: {problems_per_batch: 2, rollouts_per_problem: [4, 8], seeds: 2}
 budget: 64

@@ -613,7 +613,7 @@ def test_the_python_of_a_run_is_looked_at_first(tmp_path: Path) -> None:
 
 def test_verl_has_the_machine_for_itself_unless_asked(tmp_path: Path) -> None:
     for name, size in (("train", 16), ("val", 4)):
-        rows = [{"id": f"{name}-{i}", "prompt": "1", "answer": "1"} for i in range(size)]
+        rows = [{"id": f"{name}-{i}", "prompt": name, "answer": "1"} for i in range(size)]
         (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(r) + "\n" for r in rows))
     study: dict[str, Any] = {
         "engine": "verl", "engine_options": {"model": "x", "gpus_per_node": 1},

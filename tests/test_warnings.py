@@ -131,6 +131,9 @@ CASES: dict[str, tuple[Callable[[], Sweep], set[str]]] = {
         ],
         {"settings_follow_n"},
     ),
+    "validates on what it trains on": (
+        lambda: [c.replace(seen=0.67) for c in sweep("rising")], {"prompts_trained_on"},
+    ),
     "rate falls": (lambda: [c.replace(rate_left=0.1) for c in sweep("rising")], {"rate_fell"}),
     "one seed twice": (lambda: [c.replace(seed=1) for c in sweep("rising")], {"seed_repeated"}),
     "stays": (lambda: flat(sweep("equal")), {"scores_flat"}),

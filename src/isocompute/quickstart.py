@@ -109,7 +109,7 @@ def quickstart(
     if not study_file.exists():
         named = shlex.quote(str(study_file))
         write_text(study_file, STUDY.format(study=named, difficulty=difficulty["recipe"]))
-    study = open_study(study_file)
+    study = open_study(study_file, (), folder / "study")
     say(f"sweep: {len(study.runs)} runs, {study.rollouts:,} training rollouts ({study_file})")
     summary = run_study(study, folder / "study", workers=workers, progress=progress)
     _book_difficulty(folder, difficulty)

@@ -233,6 +233,8 @@ def _fallen(of: Mapping[Configuration, Windows]) -> list[Configuration]:
 def _read(fit: Reading) -> Iterator[Notice]:
     if any(c.steps_assumed for c in fit.curves):
         yield notice("steps_assumed")
+    if seen := max(c.seen for c in fit.curves):
+        yield notice("prompts_trained_on", share=seen)
     yield from confounds(fit.curves)
     said = Counter((c.configuration, c.seed) for c in fit.curves if c.seed is not None)
     if again := {of for (of, _), count in said.items() if count > 1}:

@@ -128,9 +128,9 @@ def run(options: Options) -> int:
 
     folder = _folder(options)
     if options.dry_run:
-        study, lacks = planned_study(options.study, options.overrides)
+        study, lacks = planned_study(options.study, options.overrides, folder)
         return _dry_run(study, lacks, folder, options, _thawed(study, folder, options.thaw))
-    study = open_study(options.study, options.overrides)
+    study = open_study(options.study, options.overrides, folder)
     summary, cost = _train(study, folder, options)
     write_json({**summary.accounting.to_dict(), "estimate": cost.to_dict()}, options.json)
     show(summary_lines(summary, str(folder)), quiet=options.json == "-")
@@ -202,11 +202,16 @@ def lr_sweep(options: Options) -> int:
     path, folder = Path(options.study), _folder(options, "-lr")
     whole = any(word.startswith("budget=") for word in options.overrides)
     opened, lacks = (
-        planned_study(path, options.overrides) if options.dry_run
-        else (open_study(path, options.overrides), None)
+        planned_study(path, options.overrides, folder) if options.dry_run
+        else (open_study(path, options.overrides, folder), None)
     )  # fmt: skip
     study = lr_study(opened, options.rates, folder, whole=whole)
     scores = {"metric": options.metric, "problem_set": options.problem_set}
+    names = sorted(study.runs[0].validation)
+    if options.dry_run and options.problem_set is None and len(names) > 1:
+        check_scores(study, metric=options.metric, problem_set=names[0])
+        which = [f"To train it, say which validation set decides: --problem-set {'|'.join(names)}"]
+        return _dry_run(study, lacks, folder, options, which)
     check_scores(study, **scores)
     if options.dry_run:
         return _dry_run(study, lacks, folder, options)
@@ -218,7 +223,7 @@ def lr_sweep(options: Options) -> int:
     again += [] if options.output is None else ["-o", options.output]
     document = find_anchor(
         folder, study, **scores, command=shlex.join(["isocompute", "lr-sweep", *again]),
-        run_steps=steps_meant(opened),
+        run_steps=steps_meant(_own(opened, options, folder) if whole else opened),
     )  # fmt: skip
     write_json(document, options.json)
     show(lr_sweep_lines(document), quiet=options.json == "-")
@@ -227,15 +232,27 @@ def lr_sweep(options: Options) -> int:
     return 0
 
 
+def _own(opened: Study, options: Options, folder: Path) -> Study:
+    """The study under its file's own budget: the rates are tried for the length of its runs."""
+    from isocompute.runner import planned_study
+
+    kept = [word for word in options.overrides if not word.startswith("budget=")]
+    with contextlib.suppress(InputError):  # a file may leave its budget to the command line
+        return planned_study(options.study, kept, folder)[0]
+    return opened
+
+
 def _train(study: Study, folder: Path, options: Options) -> tuple[Summary, Cost]:
     """Say what it will cost, then train with progress on stderr, here or on Ray."""
     from isocompute.cli.live import LiveLine
+    from isocompute.cli.tables import cost_line, grid_lines
     from isocompute.engines import takes_whole_machine
     from isocompute.runner import calibrate, default_workers, run_study
     from isocompute.store import Database
     from isocompute.store.begun import KEPT
     from isocompute.store.database import moved_line
     from isocompute.store.register import register
+    from isocompute.store.shared import stored_shared
     from isocompute.study.cost import study_cost
 
     pool = None
@@ -259,6 +276,8 @@ def _train(study: Study, folder: Path, options: Options) -> tuple[Summary, Cost]
         is_new = not database.read("SELECT 1 FROM attempts LIMIT 1")
         if database.copy is not None:
             warn(moved_line(database.copy))
+        for one in stored_shared(database):
+            warn(one.line())
     with LiveLine() as progress:
         measured = None
         seconds = options.calibrate
@@ -271,8 +290,8 @@ def _train(study: Study, folder: Path, options: Options) -> tuple[Summary, Cost]
                 progress.say(f"how long it will take is not known: {error}")
         places = default_workers(study) if options.workers is None else options.workers
         cost = study_cost(study, measured, workers=max(places, 1))
-        least = "" if study.adaptive is None else "adaptive, at most "
-        progress.say(f"{study.name}: {least}{cost.line()}")
+        for line in (cost_line(study, cost), *grid_lines(study)):
+            progress.say(line)
         summary = run_study(
             study,
             folder,

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
 Row = Mapping[str, Any]
 
+FEWEST_STEPS = 20  # of a run: below it most are warm-up, and no health rule sees its window
+_LISTED = 6
+
 
 def compare_lines(document: Row) -> list[str]:
     """The `compare --json` document as lines: verdict, differences by budget, warnings."""
@@ -103,16 +106,55 @@ def study_lines(study: Study, cost: Cost, folder: str) -> list[str]:
         (str(b_p), str(n), str(steps), compact(b_p * n * steps), str(runs))
         for (b_p, n, steps), runs in sorted(rows.items())
     ]
-    most = "" if study.adaptive is None else "adaptive, at most "
+    wrapped = [textwrap.wrap(line, WIDTH, subsequent_indent="  ", break_on_hyphens=False)
+               for line in (cost_line(study, cost), *grid_lines(study))]  # fmt: skip
     return [
-        *textwrap.wrap(f"{study.name}: {most}{cost.line()}", WIDTH, subsequent_indent="  ",
-                       break_on_hyphens=False),
+        *wrapped[0],
         *indented(table(("B_p", "n", "steps", "rollouts each", "runs"), cells)),
+        *(line for lines in wrapped[1:] for line in lines),
         *_rates_tried(study),
         *_elsewhere(study, cost),
         *_ends(study),
         f"Nothing was run. Without --dry-run, it trains into the folder {folder}.",
     ]
+
+
+def cost_line(study: Study, cost: Cost) -> str:
+    """What a study costs; an adaptive one trains no more of its grid than it may spend."""
+    if study.adaptive is None:
+        return f"{study.name}: {cost.line()}"
+    limit = study.grid().limit
+    share = limit / study.rollouts
+    if share >= 1:
+        return f"{study.name}: adaptive, at most {cost.line()}"
+    paid = [f"{compact(share * cost.gpu_hours)} GPU-hours"] if cost.gpu_hours else []
+    paid += [f"${compact(share * cost.usd)}"] if cost.usd else []
+    about = f", about {', '.join(paid)}" if paid else ""
+    return (
+        f"{study.name}: adaptive, at most {limit:,.0f} rollouts (`adaptive.spend`){about}: "
+        f"{share:.0%} of its grid of {cost.line()}"
+    )
+
+
+def grid_lines(study: Study) -> list[str]:
+    """What a study will not train, and what it trains too briefly to count."""
+    lines, out = list[str](), [str(c) for c in study.left_out]
+    if out:
+        more = f" and {len(out) - _LISTED} more" if len(out) > _LISTED else ""
+        lines.append(
+            f"Left out, a batch being above the budget or max_batch: {', '.join(out[:_LISTED])}"
+            f"{more} (B_p x n)."
+        )
+    short = sorted({r.allocation for r in study.runs if r.allocation.steps < FEWEST_STEPS},
+                   key=lambda a: (a.problems_per_batch, a.rollouts_per_problem))  # fmt: skip
+    if short:
+        told = [f"{a.problems_per_batch} x {a.rollouts_per_problem} ({a.steps})" for a in short]
+        more = f" and {len(told) - _LISTED} more" if len(told) > _LISTED else ""
+        lines.append(
+            f"Fewer than {FEWEST_STEPS} steps: {', '.join(told[:_LISTED])}{more}. Such runs hardly "
+            "count: raise the budget, or leave them out."
+        )
+    return lines
 
 
 def _ends(study: Study) -> list[str]:

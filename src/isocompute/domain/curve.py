@@ -97,6 +97,8 @@ class Curve:
         score_range: what its scores could be where they were read, before they became 0..1.
         key: what the log calls its scores; "" where that is not known.
         groups: what is known of its groups at its end.
+        seen: share of the validation prompts that it trained on, where nobody said that this is
+            meant.
     """
 
     problems_per_batch: int
@@ -131,6 +133,7 @@ class Curve:
     score_range: tuple[float, float] = (0.0, 1.0)
     key: str = ""
     groups: Groups | None = None
+    seen: float = 0.0
 
     @property
     def configuration(self) -> Configuration:

@@ -69,6 +69,10 @@ TABLES: Mapping[str, Mapping[str, Template]] = {
             "The step of the tracker is taken for updates, but it may count calls of `log`.",
             "Compare it with your trainer's steps. If they agree, read the log with "
             "`--set step=_step`; if not, name the key that counts updates."),
+        "prompts_trained_on": _caution(
+            "{share:.0%} of the validation prompts were trained on: scores are too high for new "
+            "problems.",
+            "Hold some out (`held_out`) in a new folder, or say `allow: [shared_prompts]`."),
         "settings_follow_n": _caution(
             "Not n alone: {settings}. What looks like the work of n may be that.",
             "Compare runs of one value (--where {where}), or train the others again with it."),
@@ -299,6 +303,9 @@ TABLES: Mapping[str, Mapping[str, Template]] = {
         "anchor_at_edge": _caution(
             "The best rate, {rate:g}, is the {end} tried: a better one may lie beyond.",
             "Extend the grid: {command}"),
+        "probe_in_warm_up": _caution(
+            "Runs of {steps} updates, {warm_up} of them warm-up: a healthy rate may break later.",
+            "Try {least} updates or more: `budget={budget}`."),
     },
     "Of a problem set": {
         "little_left": _caution(

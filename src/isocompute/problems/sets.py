@@ -48,6 +48,11 @@ class Problem:
                 f"{self.id!r}; leave it out where it is not known."
             )
 
+    @property
+    def asked(self) -> str:
+        """What a policy sees of it: its prompt. Simulated problems, without an answer, are ids."""
+        return self.prompt if self.answer else self.id
+
 
 @dataclass(frozen=True, kw_only=True)
 class ProblemSet:

@@ -14,21 +14,27 @@ from isocompute.engines import (
 )
 from isocompute.errors import NotInstalledError
 from isocompute.runner.preflight import check_trainers
+from isocompute.store.shared import pairs_begun
 from isocompute.study import Study, load_study
+from isocompute.study.held_out import refuse_shared_prompts
 from isocompute.study.sweep import QUARTERED
 
 
-def open_study(path: str | Path, overrides: Sequence[str] = ()) -> Study:
+def open_study(
+    path: str | Path, overrides: Sequence[str] = (), folder: str | Path | None = None
+) -> Study:
     """Read a study file and ask every run's engine whether it can do it.
 
     Args:
         path: a YAML file.
         overrides: "key=value", dotted keys, YAML values.
+        folder: where it trains. What was begun there goes on, even if it validates on prompts that
+            it trains on; a new study may not, unless it allows it.
 
     Raises:
         InputError: one line, before anything is written or computed.
     """
-    study = load_study(path, overrides=overrides, generators=problem_generators())
+    study = _read(path, overrides, folder)
     for name in sorted({spec.engine for spec in study.runs}):
         engine = load_engine(engine_target(name))
         for spec in study.runs:
@@ -51,7 +57,9 @@ def missing_trainer(study: Study) -> str | None:
     return None
 
 
-def planned_study(path: str | Path, overrides: Sequence[str] = ()) -> tuple[Study, str | None]:
+def planned_study(
+    path: str | Path, overrides: Sequence[str] = (), folder: str | Path | None = None
+) -> tuple[Study, str | None]:
     """The study of `open_study`, trained here or not, and what is missing to train it here.
 
     An engine that is not installed cannot say whether it can do the runs.
@@ -60,6 +68,12 @@ def planned_study(path: str | Path, overrides: Sequence[str] = ()) -> tuple[Stud
         InputError: as `open_study`.
     """
     try:
-        return open_study(path, overrides), None
+        return open_study(path, overrides, folder), None
     except NotInstalledError as error:
-        return load_study(path, overrides=overrides, generators=problem_generators()), str(error)
+        return _read(path, overrides, folder), str(error)
+
+
+def _read(path: str | Path, overrides: Sequence[str], folder: str | Path | None) -> Study:
+    study = load_study(path, overrides=overrides, generators=problem_generators())
+    refuse_shared_prompts(study, pairs_begun(folder))
+    return study

@@ -24,6 +24,7 @@ from isocompute.store import Store, StoredRun
 from isocompute.store.arms import Where, require_one_arm, select_runs, split_source
 from isocompute.store.decisions import load_looks, resting_states
 from isocompute.store.health import failed_rules
+from isocompute.store.shared import pair_of, stored_shared
 
 
 class Found(NamedTuple):
@@ -67,11 +68,14 @@ def study_curves(
         if split == "train":
             curves = list(_train_curves(store, runs, metric))
         else:
+            seen = {(one.pair, one.validation): one.shared / one.validated
+                    for one in stored_shared(store.database)}  # fmt: skip
             curves = [
-                c.replace(is_frozen=rests.get(run.hash) == "frozen")
+                c.replace(is_frozen=rests.get(run.hash) == "frozen",
+                          seen=seen.get((pair_of(run.spec, c.problem_set), c.problem_set), 0.0))
                 for run in runs
                 for c in _run_curves(store, run, metric, problem_set)
-            ]
+            ]  # fmt: skip
         return Found(curves, list(_train_curves(store, runs, None)) if train else [], runs)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -11,10 +12,12 @@ from isocompute.store.decisions import decision_lines, load_looks, resting_state
 from isocompute.store.leases import beats
 from isocompute.store.processes import has_died
 from isocompute.store.seals import has_imports
+from isocompute.store.shared import stored_shared
 from isocompute.store.store import Accounting, Store, StoredRun
 from isocompute.store.unjudged import UnjudgedRow, unjudged_text
 from isocompute.study.adaptive import Look
 from isocompute.study.cost import duration
+from isocompute.study.held_out import Shared
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,7 +28,8 @@ class Status:
         name: of the study.
         states: number of runs that are "done", "failed", "invalid", "running" or "waiting"; in an
             adaptive study also "frozen", "stopped" (the sweep has ended) or "unneeded".
-        rollouts_done, rollouts_total: training rollouts, committed and asked for.
+        rollouts_done, rollouts_total: training rollouts, committed and asked for (of a run that
+            has trained more than is asked for now, what it has).
         usable_fraction: smallest fraction of its budget that any run has reached: the sweep is
             complete at that share of its budget.
         runners: how many are at work as far as can be known from here.
@@ -34,6 +38,8 @@ class Status:
         unjudged: what the verifiers failed on, one row per problem, the most responses first.
         looks: what an adaptive study has decided.
         imported: number of runs that were read from logs: they are trained already.
+        shared: validation sets with prompts that are trained on, where nobody said that it is
+            meant.
     """
 
     name: str
@@ -47,6 +53,7 @@ class Status:
     unjudged: list[UnjudgedRow]
     looks: list[Look]
     imported: int = 0
+    shared: Sequence[Shared] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """JSON values (`status --json`)."""
@@ -87,6 +94,7 @@ class Status:
             for run in self.runs if run.state == "pending"
         }  # fmt: skip
         lines += decision_lines(self.looks, self.rollouts_total, resting)
+        lines += [f"! {one.line()}" for one in self.shared]
         if self.unjudged:
             told = [(f"{u.problem!r} ({u.split})", u.rollouts, u.message) for u in self.unjudged]
             lines.append(
@@ -121,10 +129,13 @@ def study_status(folder: str | Path) -> Status:
         batch = [r.spec["problems_per_batch"] * r.spec["rollouts_per_problem"] for r in runs]
         return Status(
             name=store.name, states=states, rollouts_done=sum(r.rollouts for r in runs),
-            rollouts_total=sum(r.spec["steps"] * b for r, b in zip(runs, batch, strict=True)),
+            # A budget that was lowered takes nothing back that was trained.
+            rollouts_total=sum(max(r.spec["steps"] * b, r.rollouts)
+                               for r, b in zip(runs, batch, strict=True)),
             usable_fraction=min(
                 (min(1.0, r.steps_done / r.spec["steps"]) for r in runs), default=0.0
             ),
             runners=len(alive), accounting=store.accounting(), runs=runs,
             unjudged=store.unjudged(total=True), looks=looks, imported=imports,
+            shared=stored_shared(store.database),
         )  # fmt: skip

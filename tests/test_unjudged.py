@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import math
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -13,14 +14,17 @@ import pytest
 
 from isocompute.cli import main
 from isocompute.engines import register_engine
-from isocompute.engines.base import Unjudged
+from isocompute.engines.base import StepRecord, Unjudged
 from isocompute.engines.simulator import SimulatorEngine
+from isocompute.errors import InputError
 from isocompute.problems import Problem, ProblemSet, load_problems
 from isocompute.runner import run_study
 from isocompute.store import Store
 from isocompute.store.doctor import examine
 from isocompute.store.export import export_study
 from isocompute.store.health import steps_health
+from isocompute.store.judging import Judging
+from isocompute.study import Study
 from study_helpers import FAST, digest, small_study
 
 
@@ -109,6 +113,111 @@ def test_export_has_a_table_only_where_a_verifier_failed(tmp_path):
     assert "steps.csv" in names
 
 
+class _JudgesNothing(_Fails):
+    """Nothing is judged from a step on, in training, in evaluations or in both."""
+
+    def __init__(self, sink, options):
+        super().__init__(sink, 1)
+        self.options = options
+
+    def step(self, record):
+        if record.step >= self.options.get("steps", math.inf):
+            record = replace(record, unjudged=[
+                Unjudged(problem=int(problem), rollouts=record.samples, message="ValueError: boom")
+                for problem in record.problem_Q], successes_Q=0 * record.successes_Q)  # fmt: skip
+        self.sink.step(record)
+
+    def evaluation(self, record):
+        if record.step >= self.options.get("evaluations", math.inf):
+            record = replace(record, unjudged=[
+                Unjudged(problem=i, rollouts=3 * record.samples, message="ValueError: boom")
+                for i in range(8)], sampled_rollouts=3 * 8 * record.samples)  # fmt: skip
+        self.sink.evaluation(record)
+
+
+class BrokenVerifierEngine(SimulatorEngine):
+    """Its verifier judges nothing until the file `mended` is there."""
+
+    name = "unjudging"
+
+    def check(self, spec):
+        """Accept its own options."""
+
+    def run(self, spec, resume, sink):
+        options = {} if Path(spec.engine_options["mended"]).exists() else spec.engine_options
+        super().run(replace(spec, engine_options={}), resume, _JudgesNothing(sink, options))
+
+
+register_engine("unjudging", "test_unjudged:BrokenVerifierEngine")
+
+
+def broken(folder: Path, rollouts: int = 512, **options: int) -> Study:
+    """One run of B_p = 4, n = 4: 16 responses a batch, 8 validation problems with 4 samples."""
+    return small_study(ns=(4,), engine="unjudging", rollouts=rollouts, slices=(1.0,),
+                       options={"mended": str(folder / "mended"), **options})  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("options", "trained", "said"),
+    [
+        # 8 problems x 4 samples, drawn three times.
+        ({"evaluations": 0}, 0, "all 96 to validation set 'val' at step 0 (ValueError: boom)"),
+        # After step 2 (64 rollouts drawn, the first evaluation at 32) it breaks.
+        ({"evaluations": 3}, 2, "all 96 to validation set 'val' at step 4 (ValueError: boom)"),
+        # Four batches of 16 are 64 responses; the evaluations of 32 and 64 rollouts were kept.
+        ({"steps": 1}, 2, "all 64 to training problems, up to step 4 (ValueError: boom)"),
+    ],
+)
+def test_a_verifier_that_judges_nothing_stops_the_run_and_loses_nothing(
+    tmp_path, options, trained, said
+):
+    study, folder = broken(tmp_path, **options), tmp_path / "s"
+    summary = run_study(study, folder, workers=0, settings=FAST)
+    assert (summary.failed, summary.done, len(summary.warnings)) == (1, 0, 0)
+    ((_, reason),) = summary.problems
+    assert said in reason
+    assert "mend it, then run again with --retry-failed" in reason
+    assert "easier problems" not in reason
+    with Store(folder) as store:
+        (run,) = store.runs()
+        assert run.steps_done == trained
+        drawn = store.accounting()
+        assert drawn.rollouts + drawn.wasted_rollouts <= 64
+        assert drawn.wasted_evaluation_rollouts == (96 if "evaluations" in options else 0)
+    (tmp_path / "mended").touch()
+    again = run_study(study, folder, workers=0, settings=FAST, retry_failed=True)
+    if "steps" in options:  # two batches of nothing were kept before it was stopped
+        assert again.done == 1
+        return
+    whole = tmp_path / "whole"
+    run_study(study, whole, workers=0, settings=FAST)
+    assert digest(folder, tmp_path / "a") == digest(whole, tmp_path / "b")
+
+
+def test_a_short_run_whose_verifier_judged_nothing_is_invalid_for_that_reason(tmp_path):
+    summary = run_study(broken(tmp_path, rollouts=48, steps=1), tmp_path / "s", workers=0,
+                        settings=FAST)  # fmt: skip
+    ((_, reason),) = summary.problems
+    assert reason.startswith("the verifier must judge responses, but of 48 in training it judged 0")
+
+
+def test_one_judged_batch_in_a_while_is_enough():
+    judging = Judging()
+    batch = StepRecord(step=1, rollouts=16, tokens=0, problem_Q=np.arange(4), samples=4,
+                       successes_Q=np.zeros(4, dtype=int))  # fmt: skip
+    lost = replace(batch, unjudged=[Unjudged(problem=i, rollouts=4, message="x") for i in range(4)])
+    for _ in range(9):
+        judging.step(lost)
+        judging.step(lost)
+        judging.step(lost)
+        judging.step(replace(batch, unjudged=lost.unjudged[:3]))  # 4 of 16 were judged
+    for _ in range(3):
+        judging.step(lost)
+    with pytest.raises(InputError, match="all 64 to training problems, up to step 1"):
+        judging.step(lost)
+    Judging().step(replace(batch, problem_Q=np.arange(0), successes_Q=np.arange(0)))  # not known
+
+
 def test_a_study_of_schema_2_gets_the_table(tmp_path):
     shutil.copy(Path(__file__).parent / "data" / "store-v2" / "study.db", tmp_path)
     with Store(tmp_path) as store:
@@ -152,6 +261,7 @@ recipe: {difficulty: hard, temperature: 1, learning_rate: 1e-4}
 grid: {problems_per_batch: 3, rollouts_per_problem: 4}
 budget: 24
 evaluation: {samples: 1, first: 1024}
+allow: [shared_prompts]
 """)
     assert main(["run", "study.yaml", "--workers", "0", "--calibrate", "0"]) == 0
     capsys.readouterr()

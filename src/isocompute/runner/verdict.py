@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from isocompute.store.database import Database
 from isocompute.store.findings import dead_share
+from isocompute.store.judging import is_nothing
 from isocompute.store.leases import Claim
 from isocompute.store.pack import unpack
 from isocompute.store.unjudged import judged_of, training_failures
@@ -31,7 +32,13 @@ def verdict(database: Database, claim: Claim) -> tuple[str, str]:
             f"at least one evaluation must be recorded, but {steps_done} steps have none; look at "
             "the engine's log."
         )
-    if not _any_variance(database, claim.run):
+    drawn, judged, varies = _outcomes(database, claim.run)
+    if is_nothing(judged, drawn):
+        return "invalid", (
+            f"the verifier must judge responses, but of {drawn:,} in training it judged "
+            f"{judged:,}; mend it, then train in another folder (-o)."
+        )
+    if not varies:
         return "invalid", (
             "at least one group of rollouts must hold successes and failures, but all "
             f"{steps_done} steps had zero variance; choose easier problems or a larger group."
@@ -49,8 +56,9 @@ def verdict(database: Database, claim: Claim) -> tuple[str, str]:
     return "done", ""
 
 
-def _any_variance(database: Database, run: int) -> bool:
-    after, known, failed = -1, False, training_failures(database, run)
+def _outcomes(database: Database, run: int) -> tuple[int, int, bool]:
+    """Responses drawn and judged, up to the first group that teaches; whether there is one."""
+    after, drawn, judged, failed = -1, 0, 0, training_failures(database, run)
     objective = database.read(
         "SELECT json_extract(spec, '$.recipe.objective') FROM runs WHERE run = ?", (run,)
     )[0][0]
@@ -61,12 +69,12 @@ def _any_variance(database: Database, run: int) -> bool:
             (run, after),
         )
         if not rows:
-            return not known  # an engine that knows no outcomes of its batches cannot say
+            return drawn, judged, not drawn  # an engine that knows no outcomes cannot say
         for step, samples, size, problems, data in rows:
             after = step
             if not size:
                 continue
-            known = True
             judged_Q = judged_of(unpack(problems, size), samples, failed.get(step, {}))
+            drawn, judged = drawn + samples * size, judged + int(judged_Q.sum())
             if dead_share(unpack(data, size), judged_Q, objective) < 1:
-                return True
+                return drawn, judged, True

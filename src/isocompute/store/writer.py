@@ -23,6 +23,7 @@ from isocompute.health import Finding, Monitor
 from isocompute.store.database import BusyError, Database, FencedError, storage_error
 from isocompute.store.files import checkpoint_folder, make_folder, remove, seal, weights_of
 from isocompute.store.findings import dump_findings, keep_divergence, monitored
+from isocompute.store.judging import Judging
 from isocompute.store.leases import Claim, Spent, check_token, compare_token, progress_file
 from isocompute.store.pack import count_text, fits, pack, unpack
 from isocompute.store.unjudged import TRAINING, insert_unjudged, judged_of, training_failures
@@ -81,8 +82,8 @@ class RunWriter:
         self._database, self._claim, self._validation = database, claim, dict(validation)
         self._stop, self._on_step, self._every_s = stop, on_step, checkpoint_every_s
         self._on_finding, self._monitor = on_finding, Monitor()
-        self._share, self._commit_s = commit_share, 0.02
-        self._first_weights = ""
+        self._share, self._commit_s, self._first_weights = commit_share, 0.02, ""
+        self._judging = Judging()
         row = database.read(
             "SELECT steps_done, rollouts, tokens, evaluation_rollouts, evaluation_tokens, "
             "lease_token, json_extract(spec, '$.recipe.objective') FROM runs WHERE run = ?",
@@ -94,14 +95,12 @@ class RunWriter:
             step=row[0], rollouts=row[1], tokens=row[2], evaluation_rollouts=row[3],
             evaluation_tokens=row[4])  # fmt: skip
         self._replay(database)
-        self._has_checkpoint = claim.resume is not None
+        self._has_checkpoint, self._serial = claim.resume is not None, 0
         # Updates that are not rows yet, with copies of what an engine may use again.
         self._fresh: list[tuple[StepRecord, dict[str, float], IntArray, IntArray]] = []
         self._rows_at = -math.inf
-        self._steps: list[tuple[Any, ...]] = []
-        self._evaluations: list[tuple[Any, ...]] = []
+        self._steps, self._evaluations = list[tuple[Any, ...]](), list[tuple[Any, ...]]()
         self._unjudged: list[tuple[int, str, Unjudged]] = []
-        self._serial = 0
         self._seen = {
             (claim.from_step, str(row[0]))
             for row in database.read(
@@ -110,8 +109,7 @@ class RunWriter:
             )
         }
         self._began = self._committed_at = time.monotonic()
-        self._repeated = Spent()
-        self._put_off: list[Path] = []
+        self._repeated, self._put_off = Spent(), list[Path]()
         try:
             path = progress_file(database.folder, claim.attempt)
             make_folder(path.parent)
@@ -176,6 +174,7 @@ class RunWriter:
             evaluation_rollouts=here.evaluation_rollouts, evaluation_tokens=here.evaluation_tokens,
         )  # fmt: skip
         self._note()
+        self._judging.step(record)
         self._on_step(record.step, record.rollouts)
         if time.monotonic() - self._rows_at >= _ROWS_EVERY_S:
             self._make_rows()
@@ -241,6 +240,7 @@ class RunWriter:
             here, evaluation_rollouts=here.evaluation_rollouts + drawn,
             evaluation_tokens=here.evaluation_tokens + record.sampled_tokens)  # fmt: skip
         self._note()
+        self._judging.evaluation(record, drawn)
 
     @contextlib.contextmanager
     def checkpoint(self, step: int) -> Iterator[Path]:

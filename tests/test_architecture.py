@@ -45,6 +45,7 @@ ORDER = (
     "recorder",
     "hooks",
     "interference",
+    "lr_scores",
     "lr_sweep",
     "importers",
     "engines.command",  # reads the logs of others

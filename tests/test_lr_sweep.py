@@ -17,6 +17,7 @@ from isocompute.engines import problem_generators, register_engine
 from isocompute.engines.base import EvaluationRecord, StepRecord
 from isocompute.engines.simulator import SimulatorEngine
 from isocompute.errors import InputError
+from isocompute.lr_scores import fell
 from isocompute.lr_sweep import check_scores, find_anchor, lr_study, steps_meant
 from isocompute.runner import run_study
 from isocompute.study import load_study
@@ -59,7 +60,8 @@ class RatedEngine(SimulatorEngine):
                 ))  # fmt: skip
             last = step == spec.allocation.steps
             if step % 4 == 0 or last:
-                successes = SCORES[rate][spec.seed] if last else [0] * 8
+                start = [options.get("from", 0)] * 8
+                successes = SCORES[rate][spec.seed] if last else start
                 sink.evaluation(EvaluationRecord(
                     step=step, rollouts=rollouts, tokens=rollouts, problem_set="val", samples=4,
                     successes_P=np.array(successes),
@@ -248,7 +250,8 @@ def test_a_study_of_one_run_says_where_its_rates_are_tried(tmp_path):
     file.write_text(
         "engine: local\nengine_options: {model: bits-mlp}\n"
         "problems:\n  train: {generated: world, options: {world: bits, size: 64, part: train}}\n"
-        "  validation:\n    all: {generated: world, options: {world: bits, size: 8}}\n"
+        "  validation:\n"
+        "    all: {generated: world, options: {world: bits, size: 8, part: validation}}\n"
         "grid: {problems_per_batch: 8, rollouts_per_problem: 64}\nbudget: 2e4\n"
         "lr_sweep: {rollouts_per_problem: 16, steps: 25}\n"
     )
@@ -264,6 +267,59 @@ def test_a_folder_whose_first_start_was_cut_short_holds_no_rates(tmp_path):
     study = small_study(ns=(2,), rollouts=160)
     rates = {spec.recipe.learning_rate for spec in lr_study(study, [1e-3], tmp_path).runs}
     assert rates == {1e-3}
+
+
+def test_a_rate_that_ruins_the_scores_is_not_healthy(tmp_path):
+    """By hand: 8 problems fall from 3 of 4 to 1 of 4, all alike; or by one of them alone."""
+    start_P, low_P = np.full(8, 0.75), np.full(8, 0.25)
+    assert fell(start_P, low_P)
+    assert not fell(low_P, start_P)
+    assert not fell(start_P, start_P - 0.005)  # less than 0.01 of score
+    one_P = start_P.copy()
+    one_P[0] = 0.0  # -0.094 on average, standard error 0.094
+    assert not fell(start_P, one_P)
+    base = small_study(ns=(4,), seeds=(0, 1), rollouts=160, engine="rated", slices=(1.0,))
+    study = lr_study(base, [1e-3, 8e-3, 16e-3])
+    runs = [replace(s, engine_options={"from": 2}) for s in study.runs]
+    study = replace(study, runs=runs)
+    run_study(study, tmp_path, workers=0, settings=FAST)
+    document = find_anchor(tmp_path, study)
+    rows = {row["learning_rate"]: row for row in document["rates"]}
+    assert [rows[rate]["healthy"] for rate in (1e-3, 8e-3, 16e-3)] == [False, True, False]
+    assert {"severity": "failure", "code": "score_fell", "n_runs": 2, "first_step": 10} in (
+        rows[16e-3]["findings"]
+    )
+    (short,) = [w for w in document["notices"] if w["code"] == "probe_in_warm_up"]
+    assert short["text"].startswith("Runs of 10 updates, 10 of them warm-up")
+    assert "Try 20 updates or more: `budget=320`" in short["remedy"]
+
+
+def test_a_shorter_budget_is_a_probe_of_the_files_own_runs(tmp_path, capsys):
+    """By hand: 40 steps of the file at its batch of 16, probed for 20: the rate falls by 2**0.5."""
+    file = tmp_path / "s.yaml"
+    text = STUDY.replace("engine: simulator", "engine: rated").replace("size: 6", "size: 8")
+    file.write_text(text.replace("main:", "val:"))
+    argv = ["lr-sweep", str(file), "budget=320", "--workers", "0", "--rates", "1e-3,2e-3,8e-3",
+            "--json", "-"]  # fmt: skip
+    assert main(argv) == 0
+    anchor = json.loads(capsys.readouterr().out)["anchor"]
+    assert (anchor["tried_rate"], anchor["run_steps"]) == (8e-3, 40)
+    assert anchor["learning_rate"] == pytest.approx(8e-3 / 2**0.5, rel=1e-3)
+    file.write_text(file.read_text().replace("budget: 640\n", "budget: 640tok\n"))
+    again = [*argv, "-o", str(tmp_path / "alone")]  # the file's own budget cannot be counted
+    assert main(again) == 0
+    assert json.loads(capsys.readouterr().out)["anchor"]["run_steps"] == 20
+
+
+def test_a_dry_run_needs_no_word_on_which_set_decides(tmp_path, capsys):
+    file = tmp_path / "s.yaml"
+    file.write_text(STUDY.replace("size: 6}}}", "size: 6}}, b: {generated: simulated, options: "
+                                                "{size: 6}}}"))  # fmt: skip
+    assert main(["lr-sweep", str(file), "--dry-run"]) == 0
+    said = capsys.readouterr().out
+    assert "To train it, say which validation set decides: --problem-set b|main" in said
+    assert main(["lr-sweep", str(file)]) == 2
+    assert "choose one with --problem-set" in capsys.readouterr().err
 
 
 def test_bad_input_is_refused(tmp_path):

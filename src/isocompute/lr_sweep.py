@@ -11,23 +11,20 @@ from __future__ import annotations
 import math
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from isocompute.allocation import Allocation
 from isocompute.domain import Notice, documented, notice
 from isocompute.errors import InputError
-from isocompute.health import Finding, smoothness
-from isocompute.intervals import Noise
-from isocompute.metrics import parse_metric, problem_scores, score_from_counts
+from isocompute.lr_scores import Rate, add_intervals, rate_of
+from isocompute.metrics import parse_metric
 from isocompute.recipe import Recipe
 from isocompute.store import Store, StoredRun
 from isocompute.store.database import EmptyStudyError
-from isocompute.store.health import run_health
 from isocompute.study import RunSpec, Study
 
 LEVEL = 0.95
@@ -47,20 +44,6 @@ _LOWER = 0.9
 # Warnings that come of too large a rate. The others (dead batches, clipped responses) are of
 # the problems or the length limit, and smaller rates share them.
 _NOISY = ("gradient_spikes", "kl_drift")
-
-
-@dataclass(frozen=True)
-class _Rate:
-    """What the runs of one learning rate showed."""
-
-    rate: float
-    scores: list[float]  # S, of the finished runs
-    problem_score_P: NDArray[np.float64]  # mean over the seeds
-    row: dict[str, Any]
-
-    @property
-    def healthy(self) -> bool:
-        return bool(self.row["healthy"])
 
 
 def lr_study(
@@ -133,7 +116,8 @@ def lr_study(
     # An adaptive study is sliced for its looks: here nobody looks, and a slice may take minutes.
     kept = study.adaptive is None or "slices" in study.source
     slices = study.slices if kept else (1.0,)
-    return replace(study, name=named, runs=runs, slices=slices, adaptive=None, rates_at=None)
+    return replace(study, name=named, runs=runs, slices=slices, adaptive=None, rates_at=None,
+                   left_out=())  # fmt: skip
 
 
 def anchored_at(allocations: Sequence[Allocation], recipe: Recipe) -> Allocation:
@@ -213,11 +197,11 @@ def find_anchor(
         for one in study.runs:
             by_rate.setdefault(one.recipe.learning_rate, []).append(stored[one.hash])
         found = [
-            _rate(store, rate, runs, name, wanted) for rate, runs in sorted(by_rate.items())
+            rate_of(store, rate, runs, name, wanted) for rate, runs in sorted(by_rate.items())
         ]
         cost = store.accounting().to_dict()
     seeds = len({one.seed for one in study.runs})
-    _intervals(found, seeds)
+    add_intervals(found, seeds, LEVEL)
     document: dict[str, Any] = {
         "version": 1, "study": study.name, "folder": str(folder),
         "problems_per_batch": spec.allocation.problems_per_batch,
@@ -258,84 +242,8 @@ def check_scores(
     return str(wanted), problem_set
 
 
-def _rate(store: Store, rate: float, runs: Sequence[StoredRun], name: str, metric: str) -> _Rate:
-    scores, problems, smooth = [], [], []
-    findings: list[Finding] = []
-    broken = [run for run in runs if run.state in ("failed", "invalid")]
-    unhealthy = {run.hash for run in broken}
-    for run in runs:
-        own = run_health(store, run)
-        findings += own
-        if any(finding.severity == "failure" for finding in own):
-            unhealthy.add(run.hash)
-        if run.state != "done":
-            continue
-        _, successes_KP = store.successes(run.hash, name)
-        samples = int(run.spec["evaluation_samples"])
-        score_KP = problem_scores(successes_KP, samples, metric)
-        scores.append(float(score_from_counts(successes_KP[-1], samples, metric)))
-        problems.append(score_KP[-1])
-        share = smoothness(score_KP.mean(axis=1))
-        smooth += [] if share is None else [share]
-    row = {
-        "learning_rate": rate, "score": float(np.mean(scores)) if scores else None,
-        "interval": None, "behind_best": None, "behind_best_interval": None,
-        "within_noise": None, "healthy": not unhealthy, "n_runs": len(runs),
-        "n_unhealthy": len(unhealthy),
-        "smoothness": float(np.mean(smooth)) if smooth else None,
-        "findings": _findings(findings),
-        "failed": [{"run": run.hash, "state": run.state, "reason": run.reason} for run in broken],
-    }  # fmt: skip
-    mean_P = np.mean(problems, axis=0) if problems else np.empty(0)
-    return _Rate(rate, scores, mean_P, row)
-
-
-def _findings(findings: Sequence[Finding]) -> list[dict[str, Any]]:
-    """Rules that were broken, each once: in how many runs, and how early."""
-    steps: dict[tuple[str, str], list[int]] = {}
-    for finding in findings:
-        steps.setdefault((finding.severity, finding.code), []).append(finding.step)
-    return [
-        {"severity": severity, "code": code, "n_runs": len(at), "first_step": min(at)}
-        for (severity, code), at in sorted(steps.items())
-    ]
-
-
-def _intervals(found: Sequence[_Rate], seeds: int) -> None:
-    """Interval of every score, and of its distance behind the best healthy one."""
-    healthy = [one for one in found if one.healthy and one.scores]
-    best = max(healthy, key=lambda one: float(np.mean(one.scores)), default=None)
-    pooled = Noise.of_seeds([one.scores for one in healthy])
-    for one in found:
-        if not one.scores:
-            continue
-        count = len(one.scores)
-        if seeds == 1:
-            half = Noise.of_problems(one.problem_score_P).half_width(1, LEVEL)
-        else:  # a rate that breaks spreads more than the others: its own seeds only
-            noise = pooled if one.healthy else Noise.of_seeds([one.scores])
-            half = noise.half_width(1 / count, LEVEL)
-        score = float(np.mean(one.scores))
-        if half is not None:
-            one.row["interval"] = [max(0.0, score - half), min(1.0, score + half)]
-        if best is None or not one.healthy:
-            continue
-        behind = float(np.mean(best.scores)) - score
-        if one is best:
-            half = 0.0
-        elif seeds == 1:
-            behind_P = best.problem_score_P - one.problem_score_P
-            half = Noise.of_problems(behind_P).half_width(1, LEVEL)
-        else:
-            half = pooled.half_width(1 / count + 1 / len(best.scores), LEVEL)
-        one.row["behind_best"] = behind
-        if half is not None:
-            one.row["behind_best_interval"] = [behind - half, behind + half]
-            one.row["within_noise"] = behind - half <= 0
-
-
 def _choice(
-    found: Sequence[_Rate], spec: RunSpec, seeds: int, command: str, run_steps: int | None
+    found: Sequence[Rate], spec: RunSpec, seeds: int, command: str, run_steps: int | None
 ) -> dict[str, Any]:
     """The anchor, why, whether it was at an edge, and what to run then."""
     rates = [one.rate for one in found]
@@ -347,6 +255,11 @@ def _choice(
     if seeds == 1:
         spread = "unknown, intervals are those of the problems"
         notices.append(notice("seeds_missing", what="Every rate has", spread=spread, which="each"))
+    steps, warm_up = spec.allocation.steps, spec.recipe.warmup_steps
+    if steps < max(LEAST, _WARM_UPS * warm_up):
+        least = max(LEAST, _WARM_UPS * warm_up)
+        notices.append(notice("probe_in_warm_up", steps=steps, warm_up=min(warm_up, steps),
+                              least=least, budget=least * spec.allocation.batch_size))  # fmt: skip
     if not calm:
         lower = [_tidy(min(rates) / factor) for factor in (8, 4, 2)]
         return {
@@ -372,7 +285,6 @@ def _choice(
         reason += f"; warnings of instability: {', '.join(noisy)}"
     if first_bad < math.inf:
         reason += f"; the first that is not healthy: {first_bad:g}"
-    steps = spec.allocation.steps
     meant = run_steps or steps
     shrunk = math.sqrt(min(1.0, steps / meant))
     rate = _tidy(chosen.rate * shrunk) if shrunk < _LOWER else chosen.rate
@@ -388,7 +300,7 @@ def _choice(
     }  # fmt: skip
 
 
-def _noisy(one: _Rate) -> bool:
+def _noisy(one: Rate) -> bool:
     return any(finding["code"] in _NOISY for finding in one.row["findings"])
 
 

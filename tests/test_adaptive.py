@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import json
 import math
 import os
 import signal
@@ -16,6 +18,7 @@ import numpy as np
 import pytest
 
 from fake_posterior import FakePosterior
+from isocompute.cli import main
 from isocompute.cli.commands import _thawed
 from isocompute.design.adaptive import _rounded, look_at, next_look
 from isocompute.design.decider import decider
@@ -30,6 +33,7 @@ from isocompute.sources.studies import study_curves
 from isocompute.store import Database, Store
 from isocompute.store.decisions import decision_lines, last_look, load_looks, save_look
 from isocompute.store.doctor import examine
+from isocompute.store.export import export_study
 from isocompute.store.leases import Spent, progress_file
 from isocompute.store.status import study_status
 from isocompute.study.adaptive import Bounds, Decision, Grid, Look
@@ -619,16 +623,64 @@ def decider_metric(folder: Path, metric: str) -> float:
     return float(decider(study, target)(first).of_sweep.numbers["loss_on_path"])
 
 
+def test_a_sweep_that_ends_says_what_its_next_step_needs(tmp_path):
+    bounds = "adaptive={tolerance: 0.0001, spend: 20000}"
+    study = open_study(write(tmp_path), [bounds])
+    folder = tmp_path / "s"
+    run_study(study, folder, workers=0, settings=FAST, decide=decider(study, folder))
+    looks = looks_of(folder)
+    numbers = looks[-1].of_sweep.numbers
+    assert numbers["spent"] <= numbers["limit"] == 20000 < numbers["needed"]
+    assert numbers["needed"] % 32 == 0  # whole batches of the smallest n
+    (line,) = [one for one in study_status(folder).lines() if "ended:" in one]
+    assert f"its next step needs {numbers['needed']:,.0f} in all" in line
+    # Every decision is in an export, too.
+    files = {f.name: f for f in export_study(folder, tmp_path / "t", format="csv")}
+    with files["decisions.csv"].open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == sum(len(look.decisions) for look in looks)
+    of_sweep = [row for row in rows if not row["rollouts_per_problem"]]
+    assert (len(of_sweep), of_sweep[-1]["action"]) == (len(looks), "end")
+    assert json.loads(of_sweep[-1]["numbers"]) == numbers
+    names = {f.name for f in export_study(folder, tmp_path / "u", format="parquet")}
+    assert "decisions.parquet" in names
+
+
+def test_the_bound_of_a_sweep_is_said_before_it_starts(tmp_path, capsys):
+    text = FILE + "rates: {rollouts_per_gpu_hour: 1000, usd_per_gpu_hour: 2}\n"
+    assert main(["run", str(write(tmp_path, text)), "--dry-run"]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    # 1.2 runs of three n; the grid is 9 runs of 32,768 rollouts.
+    assert "sweep: adaptive, at most 117,965 rollouts (`adaptive.spend`), about " in said
+    assert ": 40% of its grid of 9 runs, 294,912 rollouts + " in said
+
+
+def test_adaptive_true_is_a_section_of_defaults(tmp_path):
+    path = write(tmp_path, FILE.replace("adaptive: {tolerance: 0.01}", "adaptive: true"))
+    bounds = open_study(path, ["adaptive.spend=3e6"]).adaptive
+    assert (bounds.spend, bounds.tolerance) == (3e6, 0.002)
+    off = write(tmp_path, FILE.replace("{tolerance: 0.01}", "false"))
+    with pytest.raises(InputError, match="'adaptive' is no section, it is False"):
+        open_study(off, ["adaptive.spend=1e6"])
+
+
 @pytest.mark.parametrize(
     ("loss", "line"),
     [
         (0.0015, "  ended: its plan loses less than the tolerance, 0.002"),
-        (0.0022, "  ended: nothing is left that it may train, tolerance 0.002 not met"),
+        (0.0022, "  ended: it has trained 300 of 320 rollouts that it may (`adaptive.spend`), and "
+                 "its next step needs 340 in all, tolerance 0.002 not met: raise `adaptive.spend` "
+                 "to 480"),
+        (0.0023, "  ended: no training within the budget would change its plan, tolerance 0.002 "
+                 "not met: raise `budget`"),
+        (0.0024, "  ended: it has trained 300 of 320 rollouts that it may (`adaptive.spend`), "
+                 "tolerance 0.002 not met: raise `adaptive.spend` to 480"),
     ],
-)
+)  # fmt: skip
 def test_status_says_why_a_sweep_ended(loss, line):
     numbers = {"spent": 300.0, "target": 1000.0, "loss_at_target": loss,
-               "loss_on_path": 0.001, "tolerance": 0.002}  # fmt: skip
+               "loss_on_path": 0.001, "tolerance": 0.002, "limit": 320.0}  # fmt: skip
+    numbers |= {0.0022: {"needed": 340.0}, 0.0023: {"needed": 0.0}}.get(loss, {})
     of = Configuration(32, 8)
     end = Look(3, (
         Decision(action="end", numbers=numbers),

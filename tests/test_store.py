@@ -618,6 +618,12 @@ def test_status_and_ledger(tmp_path):
     json.dumps(status.to_dict())
 
 
+def test_a_budget_that_was_lowered_takes_nothing_back(tmp_path):
+    run_study(small_study(), tmp_path, workers=0, settings=FAST)
+    run_study(small_study(rollouts=128), tmp_path, workers=0, settings=FAST)
+    assert study_status(tmp_path).lines()[1].startswith("rollouts: 512 of 512 (100%)")
+
+
 def test_doctor_finds_nothing_in_a_sound_study(tmp_path):
     run_study(small_study(), tmp_path, workers=0, settings=FAST)
     assert examine(tmp_path) == []
@@ -863,7 +869,8 @@ def test_runners_that_died_are_forgotten(tmp_path):
     edit(tmp_path, "INSERT INTO runners VALUES ('r', ?, 3)",
          json.dumps([*process[:3], 1, "other start"]))  # fmt: skip
     edit(tmp_path, "INSERT INTO runners VALUES ('elsewhere', '[\"host\", \"boot\"]', 3)")
-    assert {f.code for f in examine(tmp_path)} == {"dead_runners"}
+    (found,) = examine(tmp_path)
+    assert (found.code, found.message[:22]) == ("dead_runners", "1 runner died without ")
     run_study(study, tmp_path, workers=0, settings=FAST)
     assert examine(tmp_path) == []
     with Store(tmp_path) as store:  # of another machine: not known to have died

@@ -227,7 +227,7 @@ def test_parts_bands_and_mixtures_of_a_file(load, tmp_path):
         ("evaluation.samples=1000000000", "evaluation.samples .* less than or equal to 1000000"),
         ("problems.train.options.size=1e12", "at most 10,000,000, but got size="),
         ("recipe.learning_rate=1e300", r"`learning_rate` must be finite and > 0 and at most 1e"),
-        ("budget=5gpuh", "needs `rollouts_per_gpu_hour` > 0"),
+        ("budget=5gpuh", "the study file has no `rates.rollouts_per_gpu_hour`; add it"),
         ("grid.rollouts_per_problem={low: 8}", r"must have 'grid\.rollouts_per_problem\.high'"),
         ("grid.rollouts_per_problem={low: 8, high: 4}", "`low <= high` must hold"),
         ("grid.problems_per_batch=[4, 4]", "and each once"),

@@ -190,6 +190,13 @@ class Budget:
     unit: str
     gpus: int | None = field(default=None, repr=False, compare=False)
 
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """Rates without which it is no number of rollouts."""
+        per_hour = "rollouts_per_gpu_hour"
+        return {"tokens": ("tokens_per_rollout",), "gpu_hours": (per_hour,),
+                "usd": ("usd_per_gpu_hour", per_hour)}.get(self.unit, ())  # fmt: skip
+
 
 def parse_budget(text: str) -> Budget:
     """`2e6` or `2M` (rollouts), `5e9tok`, `400gpuh`, `64gpux3d`, `'$2000'` and the like -> Budget.

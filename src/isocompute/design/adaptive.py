@@ -97,6 +97,8 @@ def look_at(grid: Grid, fit: Posterior, last: Look) -> Look:
         "foretold": len(foretold),
     }  # fmt: skip
     if after is None:
+        if max(view.at_target, view.on_path) >= grid.bounds.tolerance:
+            numbers |= _needed(grid, view, judged)
         return _look(grid, number, "end", numbers, {c: _resting(d) for c, d in judged.items()})
     return _look(grid, number, "continue", numbers, after)
 
@@ -241,6 +243,17 @@ def _spend(
             after[option.configuration] = more
             best = max(best, option.worth)
     return after if grid.spent(after) > spent else None
+
+
+def _needed(
+    grid: Grid, view: _View, judged: Mapping[Configuration, Decision]
+) -> dict[str, float]:
+    """What the sweep would have to be allowed for its cheapest next step; 0: there is none."""
+    costs = [
+        grid.spent({**judged, o.configuration: replace(d, rollouts=o.rollouts)})
+        for d in judged.values() for o in _options(grid, view, d) if o.worth > 0
+    ]  # fmt: skip
+    return {"needed": min(costs, default=0)}
 
 
 def _options(grid: Grid, view: _View, decision: Decision) -> list[_Option]:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Container, Sequence
+from collections.abc import Container, Mapping, Sequence
 
 from isocompute.domain import Configuration
 from isocompute.store.database import Database
 from isocompute.store.store import StoredRun
 from isocompute.study.adaptive import Decision, Look
+
+_MORE = 1.5  # a look spends half of what was spent before: with less, the next one is the last
 
 
 def load_looks(database: Database) -> list[Look]:
@@ -116,15 +118,29 @@ def decision_lines(
     return lines
 
 
+def _end(numbers: Mapping[str, float]) -> str:
+    """Why a sweep has ended, and what would let it go on."""
+    tolerance, limit = numbers.get("tolerance", 0.0), numbers.get("limit", 0.0)
+    if "loss_at_target" not in numbers:
+        return "every run failed before its first evaluation; `isocompute status` says why"
+    if max(numbers["loss_at_target"], numbers.get("loss_on_path", 1.0)) < tolerance:
+        return f"its plan loses less than the tolerance, {tolerance:g}"
+    missed = f"tolerance {tolerance:g} not met"
+    needed = numbers.get("needed", numbers["spent"])  # an older version did not write it
+    if not needed:
+        return f"no training within the budget would change its plan, {missed}: raise `budget`"
+    step = f", and its next step needs {needed:,.0f} in all" if needed > limit else ""
+    return (
+        f"it has trained {numbers['spent']:,.0f} of {limit:,.0f} rollouts that it may "
+        f"(`adaptive.spend`){step}, {missed}: raise `adaptive.spend` to "
+        f"{max(needed, _MORE * limit):,.0f}"
+    )
+
+
 def _course(look: Look) -> str:
     """What trains now, or why nothing does."""
     if look.has_ended:
-        numbers = look.of_sweep.numbers
-        tolerance = numbers.get("tolerance", 0.0)
-        worst = max(numbers.get("loss_at_target", 1.0), numbers.get("loss_on_path", 1.0))
-        if worst < tolerance:
-            return f"ended: its plan loses less than the tolerance, {tolerance:g}"
-        return f"ended: nothing is left that it may train, tolerance {tolerance:g} not met"
+        return f"ended: {_end(look.of_sweep.numbers)}"
     parts = [
         f"n={c.rollouts_per_problem} {d.action} to {d.rollouts[0]:,}"
         + (f" with {len(d.rollouts)} seeds" if len(d.rollouts) > 1 else "")

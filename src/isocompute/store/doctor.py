@@ -183,9 +183,10 @@ def _leases(database: Database) -> list[Finding]:
     gone = [runner for runner, (process, _) in runners.items() if has_died(process)]
     if not gone:
         return []
+    many = "s" * (len(gone) != 1)
     return [Finding(
         code="dead_runners", severity="info",
-        message=f"{len(gone)} runners died without leaving; `isocompute run` takes over their "
+        message=f"{len(gone)} runner{many} died without leaving; `isocompute run` takes over their "
         "runs at once.",
     )]  # fmt: skip
 

@@ -19,8 +19,10 @@ from isocompute.files import drafted, refuse_file
 from isocompute.store import seals
 from isocompute.store.arms import arm_labels
 from isocompute.store.database import storage_error
+from isocompute.store.decisions import load_looks
 from isocompute.store.pack import unpack
 from isocompute.store.store import Store, StoredRun
+from isocompute.study.adaptive import Look
 
 Row = dict[str, Any]
 FORMATS = ("parquet", "csv")
@@ -36,7 +38,8 @@ def export_study(
         folder: the study folder.
         target: FILE.csv or FILE.parquet: one tidy file of curves (one row per evaluation, the
             contract of "tidy curves"). Otherwise a folder that gets runs, evaluations, steps,
-            problems, (with `times`) attempts, and unjudged where a verifier failed, one file each.
+            problems, (with `times`) attempts, unjudged where a verifier failed, and decisions of an
+            adaptive sweep, one file each.
         format: "parquet" or "csv"; None: by the file's ending, "parquet" for a folder.
         times: False leaves out whatever depends on clocks, machines and interruptions.
         imported: rows of runs that were imported; a folder gets them as one more file.
@@ -72,6 +75,8 @@ def export_study(
         }
         if unjudged := store.unjudged():
             tables["unjudged"] = lambda: ({**asdict(row)} for row in unjudged)
+        if looks := load_looks(store.database):
+            tables["decisions"] = lambda: _decisions(looks)
         if times:
             tables["attempts"] = lambda: _attempts(store)
         if imported:
@@ -174,6 +179,18 @@ def _problems(store: Store) -> Iterator[Row]:
         yield dict(zip(names, row, strict=True))
 
 
+def _decisions(looks: Sequence[Look]) -> Iterator[Row]:
+    """One row per look and configuration; the sweep's own has no B_p and n."""
+    for look in looks:
+        for d in look.decisions:
+            b_p, n = d.configuration or (None, None)
+            yield {
+                "look": look.number, "problems_per_batch": b_p, "rollouts_per_problem": n,
+                "action": d.action, "rollouts": list(d.rollouts),
+                "numbers": json.dumps(dict(d.numbers), sort_keys=True),
+            }  # fmt: skip
+
+
 def _attempts(store: Store) -> Iterator[Row]:
     names = ("attempt", "from_step", "target_steps", "outcome", "detail", "rollouts", "tokens",
              "evaluation_rollouts", "evaluation_tokens", "wall_s", "started_utc", "host",
@@ -239,6 +256,9 @@ def _arrow_schema(arrow: Any, table: str, chunk: list[Row]) -> Any:
         fixed["seed"] = arrow.int64()
     if table in ("evaluations", "steps"):
         fixed |= lists
+    if table == "decisions":  # the sweep's own rows come first, without a configuration
+        fixed |= {"problems_per_batch": arrow.int64(), "rollouts_per_problem": arrow.int64(),
+                  "rollouts": arrow.list_(arrow.int64())}  # fmt: skip
     return arrow.schema(
         [arrow.field(f.name, fixed.get(f.name, f.type)) for f in inferred]
     )

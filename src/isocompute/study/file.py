@@ -18,6 +18,7 @@ from isocompute.allocation import (
     powers_of_two,
 )
 from isocompute.credentials import secrets_in
+from isocompute.domain import Configuration
 from isocompute.errors import InputError
 from isocompute.problems import (
     ProblemSet,
@@ -92,6 +93,8 @@ def _override(content: Any, text: str) -> Any:
     node = changed
     for depth, part in enumerate(parts[:-1]):
         inner = node.get(part, {})
+        if inner is True:  # `adaptive: true` is a section of defaults
+            inner = {}
         if inner is None or not isinstance(inner, dict):
             raise InputError(
                 f"override {key!r} must name a word inside sections, but "
@@ -198,7 +201,7 @@ class _Loader:
 
 def _expand(file: StudyFile, content: Mapping[str, Any], name: str, load: _Loader) -> Study:
     rates = Rates(**file.rates.model_dump(include={f.name for f in fields(Rates)}))
-    rollouts = int(rates.rollouts(parse_budget(str(file.budget))))
+    rollouts = int(_in_rollouts(rates, file.budget))
     if rollouts > MOST_ROLLOUTS:
         raise InputError(
             f"a budget must be at most {MOST_ROLLOUTS:.0e} rollouts per run, but got "
@@ -212,6 +215,7 @@ def _expand(file: StudyFile, content: Mapping[str, Any], name: str, load: _Loade
             f"{rollouts} rollouts, max_batch={grid.max_batch}; raise one of them."
         )
     _refuse_many(file, len(allocations))
+    left_out = _left_out(grid, allocations)
     sections = {"": file.recipe} if file.recipes is None else dict(file.recipes)
     recipes = {name: _recipe(section) for name, section in sections.items()}
     runs = [
@@ -235,7 +239,8 @@ def _expand(file: StudyFile, content: Mapping[str, Any], name: str, load: _Loade
     return Study(name=name, runs=runs, limits=Limits(**file.limits.model_dump()), slices=slices,
                  rates=rates, rates_by_batch=_rates_by_batch(file),
                  adaptive=_bounds(file, rates, rollouts),
-                 rates_at=_rates_at(file, allocations[0]), source=content)  # fmt: skip
+                 rates_at=_rates_at(file, allocations[0]), left_out=left_out,
+                 source=content)  # fmt: skip
 
 
 def _rates_by_batch(file: StudyFile) -> RatesByBatch:
@@ -257,13 +262,40 @@ def _allocations(grid: Grid, rollouts: int) -> list[Allocation]:
     return allocation_splits(_numbers(grid.batch_size), rollouts_per_problem, **limits)
 
 
+def _in_rollouts(rates: Rates, budget: float | str) -> float:
+    """A budget of the file; its rates stand in the file, too.
+
+    Raises:
+        InputError: no budget, or one in a unit without a rate.
+    """
+    asked = parse_budget(str(budget))
+    missing = [f"`rates.{name}`" for name in asked.needs if getattr(rates, name) is None]
+    if missing:
+        raise InputError(
+            f"a budget of {budget} must be counted in rollouts, but the study file has no "
+            f"{' and no '.join(missing)}; add it, or give the budget in rollouts."
+        )
+    return float(rates.rollouts(asked))
+
+
+def _left_out(grid: Grid, kept: Sequence[Allocation]) -> tuple[Configuration, ...]:
+    """Pairs of the grid whose batch fits into no run."""
+    n, batches = _numbers(grid.rollouts_per_problem), grid.batch_size
+    asked = (
+        [(b_p, m) for b_p in _numbers(grid.problems_per_batch or []) for m in n]
+        if batches is None else [(batch // m, m) for batch in _numbers(batches) for m in n]
+    )  # fmt: skip
+    there = {(a.problems_per_batch, a.rollouts_per_problem) for a in kept}
+    return tuple(Configuration(*pair) for pair in asked if pair not in there)
+
+
 def _bounds(file: StudyFile, rates: Rates, rollouts: int) -> Bounds | None:
     if file.adaptive is None:
         return None
     given = file.adaptive.model_dump()
     for name in ("target", "spend"):
         if given[name] is not None:
-            given[name] = float(rates.rollouts(parse_budget(str(given[name]))))
+            given[name] = _in_rollouts(rates, given[name])
     if given["target"] is None:
         given["target"] = float(rollouts)
     return Bounds(**given)

@@ -244,8 +244,8 @@ def _explain(error: ValidationError, where: str) -> str:
     # Of the branches of a union, the one that went deepest is the one that was meant.
     first = min(found, key=lambda e: (e["type"] != "extra_forbidden", -len(e["loc"])))
     location = _place(first["loc"])
-    faults = len({_place(one["loc"]) for one in found})
-    more = "" if faults == 1 else f" ({faults} faults in all)"
+    others = sorted({_place(one["loc"]) for one in found} - {location, ""})
+    more = f" (at fault, too: {', '.join(others[:3])})" if others else ""
     if first["type"] == "extra_forbidden":
         word = str(first["loc"][-1])
         close = difflib.get_close_matches(word, sorted(_words()), n=1, cutoff=0.6)

@@ -69,6 +69,7 @@ class Study:
         adaptive: bounds of a sweep that looks at its curves after each slice and decides what to
             train next; None: every run goes to its end.
         rates_at: where learning rates are tried; None: at a batch of the grid.
+        left_out: pairs that the file asks for and whose batch fits into no run.
         source: the validated content of the study file, kept with the records.
 
     Raises:
@@ -84,6 +85,7 @@ class Study:
     rates_by_batch: RatesByBatch = field(default_factory=RatesByBatch)
     adaptive: Bounds | None = None
     rates_at: Allocation | None = None
+    left_out: tuple[Configuration, ...] = ()
     source: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:

@@ -77,6 +77,29 @@ def test_a_dry_run_says_what_and_how_much_and_runs_nothing(
     assert [p.name for p in tmp_path.iterdir()] == ["tiny.yaml"]
 
 
+def test_what_fits_into_no_run_or_hardly_counts_is_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """By hand: of 640 rollouts at B_p = 4, n = 4 makes 40 steps, n = 16 10, and n = 256 none."""
+    file = tmp_path / "tiny.yaml"
+    file.write_text(STUDY.replace("[4, 8]", "[4, 16, 256]"))
+    out = "Left out, a batch being above the budget or max_batch: 4 x 256 (B_p x n)."
+    short = "Fewer than 20 steps: 4 x 16 (10). Such runs hardly count: raise the budget, or leave"
+    assert main(["run", str(file), "--dry-run"]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert out in said
+    assert short in said
+    assert main(["run", str(file), "--workers", "0", "--calibrate", "0"]) == 0
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0].startswith("tiny: 4 runs, ")
+    assert (lines[1], lines[2][: len(short)]) == (out, short)
+    file.write_text(STUDY.replace("problems_per_batch: 4", "batch_size: [32, 1024]"))
+    assert main(["run", str(file), "--dry-run"]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "max_batch: 256 x 4, 128 x 8 (B_p x n)." in said
+    assert "Fewer than" not in said  # 20 steps each
+
+
 def test_a_refused_edit_is_refused_before_its_cost_is_told(
     finished: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -227,6 +227,8 @@ def test_parts_bands_and_mixtures_of_a_file(load, tmp_path):
         ("evaluation.samples=1000000000", "evaluation.samples .* less than or equal to 1000000"),
         ("problems.train.options.size=1e12", "at most 10,000,000, but got size="),
         ("recipe.learning_rate=1e300", r"`learning_rate` must be finite and > 0 and at most 1e"),
+        ("budget=5e6tok", "the study file has no `rates.tokens_per_rollout`; add it, or give"),
+        ("budget=$5", "no `rates.usd_per_gpu_hour` and no `rates.rollouts_per_gpu_hour`; add"),
         ("budget=5gpuh", "the study file has no `rates.rollouts_per_gpu_hour`; add it"),
         ("grid.rollouts_per_problem={low: 8}", r"must have 'grid\.rollouts_per_problem\.high'"),
         ("grid.rollouts_per_problem={low: 8, high: 4}", "`low <= high` must hold"),
@@ -256,6 +258,8 @@ def test_parts_bands_and_mixtures_of_a_file(load, tmp_path):
         ("problems.train=missing.jsonl", "missing.jsonl"),
         ("problems.validation={}", "at least 1 item"),
         ("recipes={a: {}}", "only one of `recipe` and `recipes`"),
+        ("grid={sedes: 1, budgets: 2}", r"'grid.sedes'; did you mean 'seeds'\? \(at fault, too: "
+                                        r"grid.budgets, grid.rollouts_per_problem\)"),
         ("no equals sign", "an override must read key=value"),
         ("name.x=1", "must name a word inside sections, but 'name' is no section, it is 'a study'"),
         ("budget=[1", "must be valid YAML"),

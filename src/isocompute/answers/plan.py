@@ -271,7 +271,7 @@ def _answer(q: Question) -> Plan:
     a = Allocation(**chosen._asdict(), steps=q.steps_of(chosen))
     (low, high), bought, check = fit.support, q.rollouts(chosen), check_on_the_way(q, chosen)
     times, own = max(1.0, q.x / high, low / q.x), [*q.notices, *found.notices]
-    if math.log10(times) > SAME_END:
+    if math.log10(times) > SAME_END and fit.frontier.compared:
         about: dict[str, Any] = {"times": times, "unit": fit.unit}
         do = "Spend a tenth first" if check is None else "Stop the run if it scores less on its way"
         own.append(

@@ -306,7 +306,7 @@ def _best(fit: Fit) -> Iterator[Notice]:
             yield notice(code)
 
 
-def _never_compared(fit: Fit) -> Notice:
+def _never_compared(fit: Reading) -> Notice:
     """That no budget lies within the data of all that may be best; the two that lie most apart."""
     last_J, first_J = fit.posterior.last_J, fit.posterior.first_J
     soon, late = int(last_J.argmin()), int(first_J.argmax())

@@ -21,6 +21,7 @@ from isocompute.answers.machines import clock_words
 from isocompute.answers.on_the_way import FURTHER, check_words
 from isocompute.answers.step_lines import checks, step_lines, too_dear_lines, wrapped
 from isocompute.answers.steps import OF_THE_SWEEP, WIDTH, plain_rate
+from isocompute.answers.target import target_words
 from isocompute.answers.tied import open_words
 from isocompute.domain import Configuration
 from isocompute.domain.text import compact, singular
@@ -134,9 +135,8 @@ def _rows(d: Mapping[str, Any]) -> list[str]:
     if others := [str(n) for n in d["as_good"] if n != d["rollouts_per_problem"]]:
         out += _row("as good", "n = " + ", ".join(others))
     for name, text in (
-        ("trained", trained_words(d)), ("best", lead_words(d)), ("data", passes_words(d)),
-        ("for less", less_words(d)),
-        ("stop if", check_words(d)),
+        ("target", target_words(d)), ("trained", trained_words(d)), ("best", lead_words(d)),
+        ("data", passes_words(d)), ("for less", less_words(d)), ("stop if", check_words(d)),
     ):  # fmt: skip
         out += _row(name, text) if text else []
     if guesses := d["neighbours"][:2]:

@@ -66,6 +66,10 @@ def add_plan(stages: argparse._SubParsersAction[Parser]) -> None:
         help=f"your sweep: {SOURCE_HELP}; default: the published sweep of that difficulty",
     )
     parser.add_argument("--budget", help="2e6 (rollouts), 5e9tok, 400gpuh, 64gpux3d or 2000usd")
+    parser.add_argument(
+        "--score", type=float, metavar="S",
+        help="instead of a budget: the score to reach, as your trainer logs it",
+    )
     parser.add_argument("--law", metavar="SOURCE", help="another way to name SOURCE")
     _add_setting(parser)
     _add_scores(parser)

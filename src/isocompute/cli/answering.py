@@ -133,7 +133,8 @@ def plan(options: Options) -> int:
         raise InputError(f"a plan rests on one SOURCE, but got {given}; {cure}.")
     check_target(options.json, law)
     source = narrowed(law[0], options) if law else None
-    answer = _planned(options, source, batch_size=options.batch_size, steps=options.steps)
+    answer = _planned(options, source, score=options.score, batch_size=options.batch_size,
+                      steps=options.steps)  # fmt: skip
     _for_engine(answer.document, options.trainer)
     document = on_processes(answer.document, options.processes, options.trainer)
     write_json(document, options.json)

@@ -43,6 +43,7 @@ _SKIPPED_ENDINGS = (
     ".tar", ".png", ".py", ".yaml", ".yml", ".toml", ".md", ".parquet", ".html", ".lock",
     ".db-journal", ".db-wal", ".db-shm", ".model",
 )
+_AT_END = ("eval_results.json", "all_results.json", "train_results.json")  # beside a state
 _WRITTEN = (".md", ".ipynb", ".tex")  # by people, for people: read where nothing else is a log
 _ARCHIVES = (".zip", ".tar", ".tar.gz", ".tgz", ".tar.xz", ".tar.zst", ".7z")
 # Beside logs, read with them or nothing of ours.
@@ -270,6 +271,7 @@ def _read_folder(folder: Path, settings: Settings) -> list[ImportedRun]:
     if apart == set(files):  # beside nothing: read, and refused for what it is
         apart = set()
     evaluated = results_in(files)
+    apart |= {p for p in files if p.name in _AT_END and p.with_name("trainer_state.json") in files}
     apart |= {one.file for results in evaluated.values() for one in results}
     models = models_in([path for path in files if path not in apart]) if evaluated else {}
     own = [run for home, results in evaluated.items()

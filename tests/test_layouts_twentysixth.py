@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 from pathlib import Path
 from pprint import pformat
+from typing import Any
 
 import pytest
 
+from isocompute.cli import main
 from layout_helpers import load, refused
 from test_layouts_eighteenth import write
 from test_layouts_sixteenth import drawn, score
@@ -179,3 +181,74 @@ def test_a_step_within_an_epoch_is_none_of_a_training(tmp_path: Path) -> None:
     text = skyrl(4).replace("log:189 - Step ", "log:189 - Epoch 0, Step ")
     write(tmp_path / "a4.log", text)
     assert "must hold at least one log" in refused(tmp_path)
+
+
+# A table of a job that evaluates checkpoints, beside logs of training.
+
+HEADER = "when,run,checkpoint,set,problems,hits,accuracy\n"
+
+
+def trained(folder: Path, key: str = "reward_mean") -> None:
+    for n in (2, 4):
+        rows = "".join(f"{s},0.1,{0.3 + s / 100}\n" for s in range(1, 41))
+        write(folder / f"logs/job-{n}.csv", f"step,loss,{key}\n{rows}")
+    write(folder / "jobs.csv", "run,rollouts_per_problem,problems_per_step,seed\n"
+          + "".join(f"job-{n},{n},24,8\n" for n in (2, 4)))  # fmt: skip
+
+
+def evaluated(folder: Path, steps: tuple[int, ...], runs: tuple[int, ...] = (2, 4)) -> None:
+    rows = [f"d{i},job-{n},{s},held,100,7,{score(s, n)}\n" for n in runs
+            for i, s in enumerate(steps)]  # fmt: skip
+    write(folder / "scores.csv", HEADER + "".join(rows))
+
+
+def test_a_table_with_the_scores_of_logs_beside_it_is_named(tmp_path: Path) -> None:
+    trained(tmp_path)
+    evaluated(tmp_path, (0, 10, 40, 30, 20))  # two of them came later
+    said = refused(tmp_path)
+    file = str(tmp_path / "scores.csv")
+    assert f"isocompute fit {file} --map accuracy=score --map checkpoint=steps;" in said
+    found = load(Path(file), ("accuracy=score", "checkpoint=steps"))
+    assert drawn(found) == {(24, n, 8): [24 * n * s for s in STEPS] for n in (2, 4)}
+    assert all([*c.score_K] == [score(s, c.rollouts_per_problem) for s in STEPS] for c in found)
+    assert main(["import", str(tmp_path), "-o", str(tmp_path / "st"), "--map",
+                 "reward_mean=avg", "--set", "split=train"]) == 0  # fmt: skip
+
+
+@pytest.mark.parametrize(("key", "more"), [
+    ("eval/accuracy", {}),  # the logs may hold it themselves
+    ("reward_mean", {"runs": (2,)}),  # the table is of other runs
+    ("reward_mean", {"steps": (40,)}),  # it holds ends alone
+])  # fmt: skip
+def test_other_tables_beside_logs_are_not_meant(
+    tmp_path: Path, key: str, more: dict[str, Any]
+) -> None:
+    trained(tmp_path, key)
+    evaluated(tmp_path, **{"steps": (0, 20, 40), **more})
+    assert "isocompute fit" not in refused(tmp_path)
+
+
+# Sheets by hand: a page for each n, a column for each seed, counts of right answers.
+
+
+def test_counts_by_seed_are_asked_about_once(tmp_path: Path) -> None:
+    for n in (4, 8):
+        rows = "".join(f"{s},{100 + s + n},{101 + s + n}\n" for s in STEPS)
+        write(tmp_path / f"n={n}.csv", f"step,seed 3,seed 4\n{rows}")
+    said = refused(tmp_path, (), ("problems_per_batch=24",))
+    assert "--set pattern='n={rollouts_per_problem}'" in said
+    assert said.count("--range LOW HIGH") == 1
+    assert "HIGH is the number of problems" in said
+    given = ("problems_per_batch=24", "pattern=n={rollouts_per_problem}")
+    found = load(tmp_path, (), given, score_range=(0.0, 200.0))
+    assert drawn(found) == {
+        (24, n, seed): [24 * n * s for s in STEPS] for n in (4, 8) for seed in (3, 4)
+    }
+    assert {c.score_K[0] for c in found} == {104 / 200, 105 / 200, 108 / 200, 109 / 200}
+
+
+def test_columns_of_seeds_beside_a_score_are_none(tmp_path: Path) -> None:
+    rows = "".join(f"{s},{score(s, n)},{s},{s + 1},{n}\n" for n in (4, 8) for s in STEPS)
+    path = write(tmp_path / "a.csv", f"step,score,seed 1,seed 2,rollouts_per_problem\n{rows}")
+    found = load(path, (), ("problems_per_batch=24",))
+    assert {(c.seed, c.score_K[-1]) for c in found} == {(None, score(40, n)) for n in (4, 8)}

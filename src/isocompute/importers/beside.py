@@ -313,7 +313,9 @@ def of_other_logs(files: Sequence[Path]) -> set[Path]:
     tables = {f / name for f in folders for name in tables_of(f)}
     started = {f / name for f in {p.parent for p in files if p.suffix == ".json"}
                for name in _started_with(f, f.stat().st_mtime_ns)}  # fmt: skip
-    return (named | tables | started) & set(files)
+    ended = {p for p in files if p.name.endswith("_results.json")  # read with the state beside it
+             and p.with_name("trainer_state.json").is_file()}  # fmt: skip
+    return (named | tables | started | ended) & set(files)
 
 
 def of_columns(files: Sequence[Path]) -> set[Path]:

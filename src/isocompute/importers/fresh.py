@@ -14,7 +14,7 @@ from typing import NamedTuple
 from isocompute.importers.plain_words import GROUPS, OWN
 from isocompute.importers.reading import whole
 
-OF_STATE = "trainer_state.train_batch_size"  # of a device, as it was trained with
+OF_STATE = "trained_per_device"  # by the state of a trainer, whatever it was asked for
 TOLD = "told_processes"  # by the user, where the log's own number of them is in doubt
 _PROCESSES = (TOLD, "global_world_size", "world_size", "num_processes")
 # Processes that share each sequence: axolotl 0.13, and before it; ms-swift 4.4; accelerate 1.12

@@ -21,8 +21,8 @@ from isocompute.importers.reading import flatten
 
 _SLIME = re.compile(r"(?:^|[\s\]])(eval|rollout) ([0-9]{1,15}): (\{'.*\})\s*$")
 _OPENRLHF = re.compile(
-    r"\b(?:(?P<train>Global step)|global_step|Eval at step) ([0-9]{1,15})(?:, eval_metrics)?: "
-    r"(\{'.*\})\s*$"
+    r"\b(?:(?P<train>Global step)|Eval at step|global_step(?= [0-9]+,)) ([0-9]{1,15})"
+    r"(?:, eval_metrics)?: (\{'.*\})\s*$"
 )
 _HEADING = re.compile(r"(?:^|[-|\]] )Step [0-9]{1,15}:\s*$")  # no "Epoch 2, Step 3:"
 _SKYRL = re.compile(r"(?:^|[-|\]] )Step ([0-9]{1,15}): (\{'.*\})\s*$")

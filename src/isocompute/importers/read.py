@@ -16,7 +16,7 @@ from typing import Any
 
 from isocompute.errors import InputError
 from isocompute.importers.elsewhere import configurations_in
-from isocompute.importers.handing import TABLE, is_a_table
+from isocompute.importers.handing import TABLE, is_a_table, refuse_scores_elsewhere
 from isocompute.importers.identity import named_apart, settle_runs
 from isocompute.importers.jsonl import looks_like_jsonl, read_jsonl
 from isocompute.importers.ranks import parts_in, read_parts
@@ -43,7 +43,6 @@ _SKIPPED_ENDINGS = (
     ".tar", ".png", ".py", ".yaml", ".yml", ".toml", ".md", ".parquet", ".html", ".lock",
     ".db-journal", ".db-wal", ".db-shm", ".model",
 )
-_AT_END = ("eval_results.json", "all_results.json", "train_results.json")  # beside a state
 _WRITTEN = (".md", ".ipynb", ".tex")  # by people, for people: read where nothing else is a log
 _ARCHIVES = (".zip", ".tar", ".tar.gz", ".tgz", ".tar.xz", ".tar.zst", ".7z")
 # Beside logs, read with them or nothing of ours.
@@ -271,7 +270,6 @@ def _read_folder(folder: Path, settings: Settings) -> list[ImportedRun]:
     if apart == set(files):  # beside nothing: read, and refused for what it is
         apart = set()
     evaluated = results_in(files)
-    apart |= {p for p in files if p.name in _AT_END and p.with_name("trainer_state.json") in files}
     apart |= {one.file for results in evaluated.values() for one in results}
     models = models_in([path for path in files if path not in apart]) if evaluated else {}
     own = [run for home, results in evaluated.items()
@@ -325,6 +323,7 @@ def _read_folder(folder: Path, settings: Settings) -> list[ImportedRun]:
     for path in (one for one in single if one not in lines):
         attempt(_read_file, path, settings.for_path(path), charts.get(path, ()))
     runs[:] = with_results(runs, own)
+    refuse_scores_elsewhere(runs, cures.values(), settings)
     for path in written if not runs and not any(TABLE in one for one in reasons) else ():
         attempt(_read_written, path, settings.for_path(path))
     told = [_not_read(reasons)] * bool(reasons)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -88,10 +89,16 @@ def test_a_plan_has_one_of_budget_score_and_batch() -> None:
             plan_from_source(**given)
 
 
-def test_the_command_plans_for_a_score(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_plans_for_a_score(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["plan", "published:qwen2.5-7b-easy", "--score", "0.6", "--json", "-"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["target"]["even"] == pytest.approx(found["budget_rollouts"])
     assert found["predicted_score"] == pytest.approx(0.6, abs=0.003)
+    page = tmp_path / "report.html"
+    report = ["report", "published:qwen2.5-7b-easy", "--score", "0.6", "-o", str(page)]
+    assert main(report) == 0
+    assert "0.600 is expected at" in page.read_text(encoding="utf-8")
     assert main(["plan", "--score", "0.6", "--budget", "1e6"]) == 2
     assert "give one of the three" in capsys.readouterr().err

@@ -117,6 +117,7 @@ def add_report(stages: argparse._SubParsersAction[Parser]) -> None:
     answer.add_argument(
         "--budget", help="also a plan for this budget, from the first SOURCE; see plan"
     )
+    answer.add_argument("--score", type=float, metavar="S", help="or for this score; see plan")
     answer.add_argument("--plan", metavar="FILE", help="also this plan, as plan --json wrote it")
     _add_planning(parser)
     _add_difficulty(parser)

@@ -338,8 +338,7 @@ def seed_columns(folder: Path) -> Layout:
     table(folder / "sweep.csv",
           ["rollouts_per_problem", "problems_per_batch", "step", "seed_0", "seed_1", "seed_2"],
           rows)
-    return Layout(truth={(n, seed): planted(n, seed) for n in SIZES for seed in range(3)},
-                  second={"settings": {"pattern": "seed_{seed}"}})
+    return Layout(truth={(n, seed): planted(n, seed) for n in SIZES for seed in range(3)})
 
 
 def best_so_far(folder: Path) -> Layout:

@@ -93,6 +93,7 @@ SECOND: dict[str, tuple[str, Ask]] = {
     "no_step_zero": (_NAMES, BY_NAME),
     "nemo_rl_console": (_NAMES, BY_NAME),
     "prime_rl_console": (_NAMES, BY_NAME),
+    "skyrl_console": (r"must be known, .*pattern='tbs\{", named("tbs{b}_nspp{n}_seed{seed}")),
     "openrlhf_console": (
         r"--set rollouts_per_problem=N\.$", named("rbs{b}_nspp{n}_seed{seed}"),
     ),
@@ -109,7 +110,6 @@ REWRITTEN = {
     "steps_of_samples": r"consumed_samples is the same number in every row; .*write a table",
     "error_rate": r"not read: eval/error_rate\).*--map eval/error_rate=1-avg,",
     "appended_runs": r"`problems_per_batch` and `rollouts_per_problem` must be known",
-    "skyrl_console": r"holds nothing of them; give what its tracker wrote",
 }  # fmt: skip
 REFUSED = {name: line for name, (line, _) in SECOND.items()} | REWRITTEN
 

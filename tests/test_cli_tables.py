@@ -316,7 +316,7 @@ def test_every_part_is_there_and_fits_the_width() -> None:
     assert "extrapolated" in text
     assert "L = 4 [3.00, 5.00], k = 2 [1.00, 3.00]" in " ".join(text.split())
     assert "Flags: non_monotone." in text
-    assert "Back-test, fitted to the evaluations before 500k and 1M:" in text
+    assert "Back-test, fitted to the evaluations before 500k and 1M rollouts:" in text
     flat = " ".join(text.split())
     assert "by 0.0120 on average; to assume no further change misses them by 0.0300" in flat
     assert "(skill 0.60); 90% lie" in flat

@@ -44,7 +44,6 @@ REFUSED = {
     "unsloth_notebook": r"holds avg \(train\).*; add --split train",
     "quoted_thousands": r"row 19 has '1,024'; write plain numbers",
     "workbook": r"sweep.xlsx: a workbook (must be readable|needs the package)",
-    "seed_columns": r"or for a column per seed add --set pattern='seed_\{seed\}'",
     "best_so_far": r"--map eval/accuracy=avg",
     "runs_table": r"is a table of runs with the last value of each; export a chart",
     "two_models": r"must share their model.*--where model=Qwen/Qwen2.5-1.5B",

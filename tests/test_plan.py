@@ -1552,7 +1552,7 @@ def test_a_choice_that_is_still_behind_says_from_where_it_leads() -> None:
     assert found["x"] == pytest.approx(AT * 10**0.3, rel=0.05)  # where both are level
     (said_so,) = [one for one in said(plan_of(d)) if one.startswith("  best")]
     assert said_so == (
-        "  best       n = 16 led at 1M rollouts, where data end; n = 128 leads from 2M")
+        "  best       n = 16 led at 1M rollouts, the last compared; n = 128 leads from 2M")
     assert lead_words(d, math.inf) == (
         "n = 16 led at 1M rollouts, where all were last compared; n = 128 leads from 2M")
     never = overtakes(

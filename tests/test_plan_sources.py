@@ -223,7 +223,7 @@ def test_the_published_plan_fits_one_screen() -> None:
 
 
 def test_bad_questions_are_named() -> None:
-    with pytest.raises(InputError, match="but got neither"):
+    with pytest.raises(InputError, match="but got none of them"):
         plan_from_source(fit=FIT)
     with pytest.raises(InputError, match="but got budget and steps"):
         plan_from_source(budget=BUDGET, steps=3, fit=FIT)

@@ -170,8 +170,8 @@ def test_beyond_the_data_a_cost_lies_between_todays_and_its_growth_going_on() ->
     assert cost["tokens"] == pytest.approx(32 * 1e5**1.25)
     assert cost["at_least"]["tokens"] == pytest.approx(19.75 * 1e5**1.25)
     assert cost["usd"] == pytest.approx(2 * cost["gpu_hours"])
-    assert price.trend(c, 16e5) == "responses grew longer"
-    assert price.trend(c, 1e5) is None
+    assert price.trends(c, 16e5)["tokens_per_rollout"] == "responses grew longer"
+    assert price.trends(c, 1e5) == {}
     # The budget holds the upper end, and buys as many back.
     assert price.buys(Budget(amount=cost["tokens"], unit="tokens"), c) == pytest.approx(16e5)
     assert price.buys(Budget(amount=cost["usd"], unit="usd"), c) == pytest.approx(16e5)
@@ -191,8 +191,24 @@ def test_shorter_responses_may_stay_as_they_are() -> None:
     cost = price.cost({c: 16e5}, runs={c: 16e5})
     assert cost["at_least"]["tokens"] == pytest.approx(16**0.75 * 1e5**0.75)
     assert cost["tokens"] == pytest.approx((1 + 15 * 0.75) * 1e5**0.75)
-    assert price.trend(c, 16e5) == "responses grew shorter"
+    assert set(price.trends(c, 16e5).values()) == {"responses grew shorter"}
     assert price.buys(Budget(amount=cost["tokens"], unit="tokens"), c) == pytest.approx(16e5)
+
+
+def test_times_that_fall_while_responses_grow_are_the_clock_s_and_no_trend() -> None:
+    c = Configuration(16, 8)
+    run = growing(8, 0.25)
+    price = priced([run.replace(gpu_hours_K=run.rollouts_K**0.5)], Rates())
+    cost = price.cost({c: 16e5}, runs={c: 16e5})
+    assert cost["gpu_hours"] == cost["at_least"]["gpu_hours"] == pytest.approx(16 * 1e5**0.5)
+    assert cost["at_least"]["tokens"] < cost["tokens"]
+    assert price.trends(c, 16e5) == {"tokens_per_rollout": "responses grew longer"}
+    rows = price.to_dict(c, 16e5)
+    assert "trend" not in rows["rollouts_per_gpu_hour"]
+    # Shorter responses, too, are a reason for cheaper rollouts.
+    both = growing(8, -0.25)
+    price = priced([both.replace(gpu_hours_K=both.rollouts_K**0.75)], Rates())
+    assert price.trends(c, 16e5)["rollouts_per_gpu_hour"] == "responses grew shorter"
 
 
 def test_of_constant_lengths_the_ends_are_one() -> None:
@@ -200,7 +216,7 @@ def test_of_constant_lengths_the_ends_are_one() -> None:
     cost = price.cost({c: 16e5}, runs={c: 16e5})
     assert cost["tokens"] == pytest.approx(16e5)
     assert cost["at_least"]["tokens"] == pytest.approx(16e5)
-    assert price.trend(c, 16e5) is None
+    assert price.trends(c, 16e5) == {}
 
 
 @pytest.mark.parametrize("unit", ["gpu_hours", "tokens"])
@@ -632,7 +648,7 @@ def test_verls_validation_is_not_in_the_rate_and_its_slowing_down_is(tmp_path: P
     cost = price.cost({c: 4000 * 128.0}, runs={c: 4000 * 128.0})
     assert cost["gpu_hours"] == pytest.approx(each.sum(), rel=0.03)
     assert cost["at_least"]["gpu_hours"] < 0.8 * each.sum()
-    assert price.trend(c, 4000 * 128.0) == "rollouts grew dearer"
+    assert price.trends(c, 4000 * 128.0) == {"rollouts_per_gpu_hour": "rollouts grew dearer"}
 
 
 def test_times_by_a_clock_are_said_to_hold_evaluations_and_are_not_charged_twice() -> None:

@@ -93,6 +93,13 @@ LATE = World(
     ),
 )
 
+
+def after(c: Curve, x: float) -> Curve:
+    later = c.rollouts_K > x
+    return c.replace(rollouts_K=c.rollouts_K[later], score_K=c.score_K[later], steps_K=None,
+                     tokens_K=None)  # fmt: skip
+
+
 CASES: dict[str, tuple[Callable[[], Sweep], set[str]]] = {
     "one run": (
         lambda: sweep("rising", seeds=1),
@@ -110,6 +117,11 @@ CASES: dict[str, tuple[Callable[[], Sweep], set[str]]] = {
     "one ends early": (
         lambda: [c.until(4e5 if c.rollouts_per_problem == 8 else np.inf) for c in sweep("rising")],
         {"budgets_not_shared", "stopped_early"},
+    ),
+    "one ends before the other begins": (
+        lambda: [one for c in only(sweep("rising"), 8)
+                 for one in (c.until(4e4), after(c, 1e5).replace(rollouts_per_problem=64))],
+        {"never_compared"},
     ),
     "overfits": (lambda: sweep("overfit"), {"falls_after_peak", "overfitting"}),
     "collapses": (lambda: sweep("collapse"), {"unhealthy_run"}),

@@ -177,7 +177,7 @@ def lead_words(d: Mapping[str, Any], room: float = 67) -> str:
     other, own = (f"n = {one[n]}" for one in (found, d))
     if other == own:
         other, own = (f"B_p = {one['problems_per_batch']}" for one in (found, d))
-    ends = (", where all were last compared", ", where data end", "")
+    ends = (", where all were last compared", ", the last compared", "")
     forms = [f"{other} led at {at} {unit}{end}; {own} leads from {first}" for end in ends]
     return next((one for one in forms if len(one) <= room), forms[-1])
 

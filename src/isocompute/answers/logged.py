@@ -151,7 +151,7 @@ def as_logged(d: Mapping[str, Any]) -> Mapping[str, Any]:
                 else moved(v, low) if k in _SCORES else v for k, v in of.items()}  # fmt: skip
 
     rows = {k: row(d[k], k) for k in ("gain", "half", "tenth", "runner_up", "check", "overtakes",
-                                      "rules") if d.get(k)}  # fmt: skip
+                                      "rules", "target") if d.get(k)}  # fmt: skip
     alone = {k: d[k] for k in (*_SCORES, *_LOST) if k in d and k != "gain"}
     steps = [{**one, **{k: moved(one.get(k), 0.0) for k in ("gain", "lost")}}
              for one in d.get("run_next") or ()]  # fmt: skip

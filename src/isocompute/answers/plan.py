@@ -44,6 +44,7 @@ from isocompute.answers.steps import (
     run_next,
     steps_take,
 )
+from isocompute.answers.target import budget_for
 from isocompute.answers.tied import not_told_apart
 from isocompute.answers.verdict import by_weight, named, trust, untested, verdict_of
 from isocompute.answers.worth import stakes
@@ -72,6 +73,7 @@ _UNKNOWN = (
     "predicted_score", "predicted_score_interval", "gain", "learning_rate", "passes_over_data",
     "passes_in_sweep", "wall", "rate_fell",
     "extrapolation_log10", "printed_law", "refusal", "logged", "not_told_apart",
+    "target",
 )  # fmt: skip
 
 
@@ -140,9 +142,9 @@ def plan_fixed_batch(fit: Fit, batch_size: int, steps: int, **around: Any) -> Pl
 
 
 def plan_from_source(
-    source: str | None = None, *, budget: Budget | None = None, batch_size: int | None = None,
-    steps: int | None = None, difficulty: Difficulty | None = None, rates: Rates | None = None,
-    max_batch_size: int | None = None, min_steps: int | None = None,
+    source: str | None = None, *, budget: Budget | None = None, score: float | None = None,
+    batch_size: int | None = None, steps: int | None = None, difficulty: Difficulty | None = None,
+    rates: Rates | None = None, max_batch_size: int | None = None, min_steps: int | None = None,
     current: Configuration | int | None = None, problems: int | None = None,
     fit: Fit | None = None, fix: Fix | None = None, joint: bool = False, unit: str | None = None,
     select: Select = "best", **loading: Unpack[Options],
@@ -152,6 +154,7 @@ def plan_from_source(
     Args:
         source: a SOURCE; None: the published sweep of that difficulty.
         budget: what may be spent. Or:
+        score: to reach, as the trainer logs it. Or:
         batch_size, steps: B and M of a fixed batch that is to be split.
         difficulty: of the problem set to be trained on; None: as the source's name says.
         rates: what a rollout costs; what is missing comes from the source's study file.
@@ -165,16 +168,17 @@ def plan_from_source(
         loading: metric, problem_set, ...: see `sources.load.Options`.
 
     Raises:
-        InputError: not exactly one of budget and fixed batch; an unknown difficulty or source.
+        InputError: not exactly one of budget, score and fixed batch; an unknown difficulty or
+            source; a score out of reach.
     """
-    named = {"budget": budget, "batch_size": batch_size, "steps": steps}
+    named = {"budget": budget, "score": score, "batch_size": batch_size, "steps": steps}
     given = [name for name, value in named.items() if value is not None]
-    if given not in (["budget"], ["batch_size", "steps"]):
+    if given not in (["budget"], ["score"], ["batch_size", "steps"]):
         raise InputError(
-            "a plan needs either a budget or both batch size and steps, but got "
-            f"{' and '.join(given) or 'neither'}; give one of the two."
+            "a plan needs a budget, a score to reach, or both batch size and steps, but got "
+            f"{' and '.join(given) or 'none of them'}; give one of the three."
         )
-    if budget is None and (max_batch_size is not None or min_steps is not None):
+    if batch_size is not None and (max_batch_size is not None or min_steps is not None):
         raise InputError(
             "limits belong to a budget, but got max_batch or min_steps with a fixed batch; "
             "leave them out."
@@ -210,6 +214,9 @@ def plan_from_source(
         fit = fit.again(fit.unit, on_gpus(fit.curves, budget.gpus))
     if batch_size is not None and steps is not None:
         return plan_fixed_batch(fit, batch_size, steps, **around)
+    if score is not None:
+        around["target"] = reached = budget_for(fit, score)
+        budget = Budget(amount=reached.even, unit=fit.unit.replace("-", "_"))
     assert budget is not None
     least = MIN_STEPS if min_steps is None else min_steps
     return plan_budget(fit, budget, max_batch_size=max_batch_size, min_steps=least, **around)
@@ -271,7 +278,7 @@ def _answer(q: Question) -> Plan:
     a = Allocation(**chosen._asdict(), steps=q.steps_of(chosen))
     (low, high), bought, check = fit.support, q.rollouts(chosen), check_on_the_way(q, chosen)
     times, own = max(1.0, q.x / high, low / q.x), [*q.notices, *found.notices]
-    if math.log10(times) > SAME_END:
+    if math.log10(times) > SAME_END and fit.frontier.compared:
         about: dict[str, Any] = {"times": times, "unit": fit.unit}
         do = "Spend a tenth first" if check is None else "Stop the run if it scores less on its way"
         own.append(
@@ -313,6 +320,7 @@ def _answer(q: Question) -> Plan:
         "predicted_score_interval": ends,
         "gain": gain_over_today(q, found),
         **{name: part_of_the_budget(q, found, share) for name, share in PARTS.items()},
+        "target": None if q.target is None else q.target.to_dict(fit.unit),
         "trained": None if any(one.code == "law_of_another_model" for one in q.notices)
         else went_as_far(q, a),
         "overtakes": overtakes(q, chosen),

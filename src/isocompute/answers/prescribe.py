@@ -24,6 +24,7 @@ from isocompute.answers.fit import Fit
 from isocompute.answers.logged import in_logs
 from isocompute.answers.paper import printed_law
 from isocompute.answers.price import Price, per_rollout
+from isocompute.answers.target import Reached
 from isocompute.answers.verdict import ENOUGH_N, open_choice
 from isocompute.domain import Configuration, Notice, notice
 from isocompute.domain.text import compact, unit_words
@@ -49,6 +50,7 @@ class Question:
     price: Price = field(default_factory=Price)  # of every configuration
     current: Configuration | int | None = None  # today's (B_p, n), or n alone
     gpus: int | None = None  # where the budget is said as so many for so long
+    target: Reached | None = None  # a score that the budget is to reach
     problems: int | None = None  # D: no batch holds more, and passes are counted
     trained_on: int | None = None  # problems that the sweep trained on, where that is known
     notices: Sequence[Notice] = ()  # to carry into the document: whose sweep it is

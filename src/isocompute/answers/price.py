@@ -170,18 +170,20 @@ class Price:
             return None
         return within(self.runs, c)
 
-    def trend(self, c: Configuration, rollouts: float) -> str | None:
-        """What makes the two ends of a cost differ, in words; None where they do not."""
-        cost = self.cost({c: rollouts}, runs={c: rollouts})
-        of = {unit: apart(cost["at_least"][name], cost[name])
-              for name, unit in (("tokens", "tokens"), ("gpu_hours", "gpu-hours"))}  # fmt: skip
-        for unit, more, less in (("tokens", "responses grew longer", "responses grew shorter"),
-                                 ("gpu-hours", "rollouts grew dearer", "rollouts grew cheaper")):
-            if of[unit]:
+    def trends(self, c: Configuration, rollouts: float) -> dict[str, str]:
+        """Of each rate whose cost has two ends: what makes them differ, in words."""
+        cost, found = self.cost({c: rollouts}, runs={c: rollouts}), dict[str, str]()
+        ends = {unit: apart(cost["at_least"][unit], cost[unit]) for unit in UNITS_PAID}
+        for name, unit, rate in (("gpu_hours", "gpu-hours", "rollouts_per_gpu_hour"),
+                                 ("tokens", "tokens", "tokens_per_rollout")):  # fmt: skip
+            if ends[name]:
                 lines = self.spent[unit]
                 those = [lines[c]] if c in lines else lines.values()
-                return more if median(one.growth for one in those) > 0 else less
-        return None
+                more = median(one.growth for one in those) > 0
+                found[rate] = (f"responses grew {'longer' if more else 'shorter'}"
+                               if ends["tokens"] else
+                               f"rollouts grew {'dearer' if more else 'cheaper'}")  # fmt: skip
+        return found
 
     def to_dict(self, c: Configuration, rollouts: float) -> dict[str, Any]:
         """`source` of a cost: by rate its value, where it comes from, how far off it may be."""
@@ -190,8 +192,8 @@ class Price:
             for name, value in vars(self.of(c, rollouts=rollouts)).items()
             if value is not None
         }
-        if trend := self.trend(c, rollouts):
-            rows = {k: v | {"trend": trend} if v["from"] == "sweep" else v for k, v in rows.items()}
+        for name, trend in self.trends(c, rollouts).items():
+            rows[name]["trend"] = trend
         if self.origin.get("rollouts_per_gpu_hour") == "sweep" and "rollouts_per_gpu_hour" in rows:
             some = next(iter(self.timed_on.values()), None)
             on = self.timed_on.get(c) if c in self.speeds else some

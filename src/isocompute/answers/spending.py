@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -82,7 +82,11 @@ class Spent:
 
 
 def lines(curves: Sequence[Curve], unit: str) -> dict[Configuration, Spent]:
-    """The line of each configuration, in the middle of those of its runs that have the unit."""
+    """The line of each configuration, in the middle of those of its runs that have the unit.
+
+    Times drift with the load of a machine, too: where tokens were counted, times go
+    on only where responses do not go the other way.
+    """
     runs = defaultdict[Configuration, list[tuple[FloatArray, FloatArray]]](list)
     for c in curves:
         if (spent_K := c.spent(unit)) is None:
@@ -91,7 +95,11 @@ def lines(curves: Sequence[Curve], unit: str) -> dict[Configuration, Spent]:
         if known.any():
             at, spent = np.log10(c.rollouts_K[known]), np.log10(spent_K[known])
             runs[c.configuration].append((at, spent))
-    return {c: _middle(each) for c, each in runs.items()}
+    found = {c: _middle(each) for c, each in runs.items()}
+    said = lines(curves, "tokens") if unit == "gpu-hours" else {}
+    return {c: replace(line, now=1.0, growth=0.0)
+            if c in said and said[c].growth * line.growth < 0 else line
+            for c, line in found.items()}  # fmt: skip
 
 
 def _middle(runs: Sequence[tuple[FloatArray, FloatArray]]) -> Spent:

@@ -296,7 +296,7 @@ def grown(
     price: Price, c: Configuration, rollouts: float, cost: Mapping[str, Any]
 ) -> Notice | None:
     """That the cost of a plan lies between two ends; None where it does not."""
-    trend, low = price.trend(c, rollouts), cost["at_least"]
+    trend, low = next(iter(price.trends(c, rollouts).values()), None), cost["at_least"]
     if trend is None:
         return None
     name = next(one for one in ("gpu_hours", "tokens") if apart(low[one], cost[one]))

@@ -46,6 +46,7 @@ ENOUGH_N = 3  # with fewer n, and with fewer runs of one, what others show says 
 _WEIGHTIEST = {
     "steps_assumed": -2.0,  # of it hangs every number
     "settings_follow_n": -1.95,  # n is not what is compared
+    "never_compared": -1.92,
     **dict.fromkeys(("one_or_two_n", "law_of_another_model", "split_untested"), -1.9),
     "n_not_told_apart": -1.75,  # then the answer itself is open
     **dict.fromkeys(("extrapolated", "extrapolated_down"), -1.0),
@@ -236,6 +237,8 @@ def _read(fit: Reading) -> Iterator[Notice]:
     if seen := max(c.seen for c in fit.curves):
         yield notice("prompts_trained_on", share=seen)
     yield from confounds(fit.curves)
+    if not fit.frontier.compared:
+        yield _never_compared(fit)
     said = Counter((c.configuration, c.seed) for c in fit.curves if c.seed is not None)
     if again := {of for (of, _), count in said.items() if count > 1}:
         yield notice("seed_repeated", which=[named(fit, [c]) for c in sorted(again)])
@@ -305,6 +308,17 @@ def _best(fit: Fit) -> Iterator[Notice]:
             yield notice(code)
 
 
+def _never_compared(fit: Reading) -> Notice:
+    """That no budget lies within the data of all that may be best; the two that lie most apart."""
+    last_J, first_J = fit.posterior.last_J, fit.posterior.first_J
+    soon, late = int(last_J.argmin()), int(first_J.argmax())
+    c, end = fit.configurations[soon], float(10 ** last_J[soon])
+    more = fit.buys(c, fit.support[1]) - fit.trained(c)
+    return notice("never_compared", first=named(fit, [c]), end=end, unit=fit.unit,
+                  last=named(fit, [fit.configurations[late]]), begin=float(10 ** first_J[late]),
+                  trains={c: max(more, 0.0)})  # fmt: skip
+
+
 def _runs(fit: Fit) -> Iterator[Notice]:
     """What is the matter with single runs, and what the sweep lacks of them."""
     of, curves, high = fit.posterior, fit.curves, fit.frontier.support[1]
@@ -317,7 +331,7 @@ def _runs(fit: Fit) -> Iterator[Notice]:
     rough = [c.configuration for c, r in found if r is not None and r.too_rough]
     over = [row for row in fit.train_test if row["overfits"]]
     worst = max(over, key=lambda row: row["validation_lost"], default={})
-    shared = fit.frontier.compared and of.last_J.max() - high < HALF
+    shared = of.last_J.max() - high < HALF
     short_J = of.last_J <= high + HALF / 2
     mixed = [c for c in curves if c.n_repeated > len(c.score_K) / 20]
     sizes = sorted({c.trials for c in curves if c.trials})
@@ -353,7 +367,7 @@ def _runs(fit: Fit) -> Iterator[Notice]:
                      **at)  # fmt: skip
     if open_ := names(unbounded(fit)):
         yield notice("ceiling_unbounded", which=open_)
-    if not shared:
+    if fit.frontier.compared and not shared:
         short = names(c for c, is_short in zip(state, short_J, strict=True) if is_short)
         yield notice("budgets_not_shared", at=fit.support[1], unit=fit.unit, which=short)
     if out := names({c.configuration for c in curves} - set(state)):

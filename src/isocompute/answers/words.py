@@ -18,9 +18,10 @@ from isocompute.answers.cost_words import (
 )
 from isocompute.answers.logged import as_logged, score_text
 from isocompute.answers.machines import clock_words
-from isocompute.answers.on_the_way import check_words
+from isocompute.answers.on_the_way import FURTHER, check_words
 from isocompute.answers.step_lines import checks, step_lines, too_dear_lines, wrapped
 from isocompute.answers.steps import OF_THE_SWEEP, WIDTH, plain_rate
+from isocompute.answers.target import target_words
 from isocompute.answers.tied import open_words
 from isocompute.domain import Configuration
 from isocompute.domain.text import compact, singular
@@ -134,9 +135,8 @@ def _rows(d: Mapping[str, Any]) -> list[str]:
     if others := [str(n) for n in d["as_good"] if n != d["rollouts_per_problem"]]:
         out += _row("as good", "n = " + ", ".join(others))
     for name, text in (
-        ("trained", trained_words(d)), ("best", lead_words(d)), ("data", passes_words(d)),
-        ("for less", less_words(d)),
-        ("stop if", check_words(d)),
+        ("target", target_words(d)), ("trained", trained_words(d)), ("best", lead_words(d)),
+        ("data", passes_words(d)), ("for less", less_words(d)), ("stop if", check_words(d)),
     ):  # fmt: skip
         out += _row(name, text) if text else []
     if guesses := d["neighbours"][:2]:
@@ -262,16 +262,21 @@ def _why(d: Mapping[str, Any]) -> list[str]:
         f"Why n = {n}: {of}{by}. Expected loss against the true "
         f"best: {score_text(d, d['expected_regret'])}.",
         f"{best_n_words(d)} Still in contention: n = {', '.join(map(str, d['confidence_set']))}.",
-        f"All n were compared from {low} to {high} {law['unit']}.",
     ]
+    if all(one["code"] != "never_compared" for one in d["notices"]):
+        said.append(f"All n were compared from {low} to {high} {law['unit']}.")
     said.append(_scores_are(d))
     if is_training_alone(d["cost"]):
         said.append("The cost is that of training: evaluations and checkpoints come on top.")
+    if d["check"] is None and d["extrapolation_log10"] > math.log10(FURTHER):
+        said.append("No score to stop at: by one evaluation a run that stalls looks like this.")
     said += [f"Runner-up: {text}."] if (text := runner_up_words(d)) else []
     if d["passes_over_data"] is not None:
         said.append(f"Passes over your problems: {compact(d['passes_over_data'])}.")
     if d["rules"]:
-        said.append("What others would choose, and what each lost when tested on this sweep:")
+        # A run's score depends on its rollouts: by those the sweep was cut and tested.
+        by = "" if law["unit"] == "rollouts" else ", by rollouts"
+        said.append(f"What others would choose, and what each lost when tested on this sweep{by}:")
     for name, row in d["rules"].items():
         lost = "" if row["lost"] is None else f"; the rule lost {score_text(d, row['lost'])}"
         pair = Configuration(row["problems_per_batch"], row["rollouts_per_problem"])

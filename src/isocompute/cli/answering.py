@@ -133,7 +133,8 @@ def plan(options: Options) -> int:
         raise InputError(f"a plan rests on one SOURCE, but got {given}; {cure}.")
     check_target(options.json, law)
     source = narrowed(law[0], options) if law else None
-    answer = _planned(options, source, batch_size=options.batch_size, steps=options.steps)
+    answer = _planned(options, source, score=options.score, batch_size=options.batch_size,
+                      steps=options.steps)  # fmt: skip
     _for_engine(answer.document, options.trainer)
     document = on_processes(answer.document, options.processes, options.trainer)
     write_json(document, options.json)
@@ -264,13 +265,13 @@ def _unit_of_a_report(options: Options, source: str, curves: Sequence[Curve]) ->
 
 
 def _plan_of_a_report(options: Options, source: str, fit: Fit) -> dict[str, Any] | None:
-    """Made for the budget, or read from a file; None where neither was asked for."""
+    """Made for the budget or score, or read from a file; None where nothing was asked for."""
     from isocompute.trainers import on_processes
 
     if options.plan is not None:
         document = _read_plan(options.plan)
-    elif options.budget is not None:
-        document = _planned(options, source, fit=fit).document
+    elif options.budget is not None or options.score is not None:
+        document = _planned(options, source, score=options.score, fit=fit).document
     else:
         return None
     document = on_processes(document, options.processes, options.trainer)

@@ -22,7 +22,7 @@ def backtest_lines(test: Row) -> list[str]:
     widened = "not widened"
     if test["widened_by"] > 1.005:
         widened = f"widened {test['widened_by']:.2f} times"
-    lines = [f"Back-test, fitted to the evaluations before {cuts}:"]
+    lines = [f"Back-test, fitted to the evaluations before {cuts} rollouts:"]
     lines += wrapped(
         f"It misses {test['n_held_out']} later scores by {test['mae_model']:.4f} on average; to "
         f"assume no further change misses them by {test['mae_best_so_far']:.4f}{skill}; "

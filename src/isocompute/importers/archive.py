@@ -181,10 +181,12 @@ def complete_runs(runs: Sequence[ImportedRun]) -> list[ImportedRun]:
     if not kept:
         words = likely_options(runs)
         unlike = no_reward(runs)
+        other = next((n for run in runs for n in run.notes if "gave no run (one: " in n), "")
+        other = f" Besides, {other}." if other else ""
         asked = InputError(
             f"at least 1 run must hold a metric that is known, but none of {len(runs)} does"
             f"{keys_there(runs) or first_error(runs)}; name the score: "
-            f"{likely_scores(runs)}.{unlike}", options=words[0], trial=words[1],
+            f"{likely_scores(runs)}.{unlike}{other}", options=words[0], trial=words[1],
         )
         more = None if words[1] or unlike else configuration_asked(runs)
         raise asked if more is None else AskedError([asked, more])

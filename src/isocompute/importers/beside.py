@@ -43,7 +43,6 @@ from isocompute.importers.called import may_be_setting
 from isocompute.importers.configuration import configuration
 from isocompute.importers.elsewhere import (
     LONGEST,
-    configuration_elsewhere,
     content,
     is_telling,
     names_in,
@@ -236,14 +235,12 @@ def configuration_named(
     there = _of_wandb(path.parent, path.parent.stat().st_mtime_ns)
     if (named := next((one for one in there if run in names_in(one[1])), None)) is not None:
         return named
-    from isocompute.importers.launched import configuration_launched, folders_of
+    from isocompute.importers.launched import configuration_naming, folders_of
 
     own = [(home, found) for home in folders_of(path, run) if (found := _in_folder(home, path))]
     if len(own) == 1:
         return os.path.relpath(own[0][0] / own[0][1][0], path.parent), own[0][1][1]
-    run = _HISTORY.sub("", run)
-    launched = configuration_launched(path, run, _LEVELS, within)
-    return launched or (configuration_elsewhere(path, run, within) if within else None)
+    return configuration_naming(path, _HISTORY.sub("", run), _LEVELS, within)
 
 
 @lru_cache(maxsize=16)
@@ -316,7 +313,9 @@ def of_other_logs(files: Sequence[Path]) -> set[Path]:
     tables = {f / name for f in folders for name in tables_of(f)}
     started = {f / name for f in {p.parent for p in files if p.suffix == ".json"}
                for name in _started_with(f, f.stat().st_mtime_ns)}  # fmt: skip
-    return (named | tables | started) & set(files)
+    ended = {p for p in files if p.name.endswith("_results.json")  # read with the state beside it
+             and p.with_name("trainer_state.json").is_file()}  # fmt: skip
+    return (named | tables | started | ended) & set(files)
 
 
 def of_columns(files: Sequence[Path]) -> set[Path]:

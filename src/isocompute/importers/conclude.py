@@ -37,7 +37,7 @@ from isocompute.importers.doubts import (
     refuse_several,
     told_processes,
 )
-from isocompute.importers.fresh import Found, processes_of, sharing
+from isocompute.importers.fresh import Found, device_batch, processes_of, sharing
 from isocompute.importers.ledger import Errors, provenance_of
 from isocompute.importers.meanings import PROBLEMS_SAMPLED, SPLIT_IN_KEY
 from isocompute.importers.plain_words import RESPONSES, unit_of
@@ -265,7 +265,7 @@ def conclude(
             begins=None if c.first is None else max(c.first - begins, 0),
             trained=placing.last_update(c, values["steps"], begins), **spent.said(),
             passes_per_step=spent.passes_per_step, rates=rate_span(c.side["rate"]),
-            micro_batch=whole(c.config.get("per_device_train_batch_size")),
+            micro_batch=device_batch(c.config),
             inferred=(*c.settings.inferred, *c.counters.inferred),
             alike=share_at_the_end(c.side[ALIKE]),
         ), spent=spent,

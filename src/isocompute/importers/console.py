@@ -22,7 +22,7 @@ from isocompute.importers.collect import Collector
 from isocompute.importers.configuration import configuration
 from isocompute.importers.fresh import Found
 from isocompute.importers.ledger import Errors, provenance_of
-from isocompute.importers.printed import row_in, settings_in
+from isocompute.importers.printed import Joined, row_in, settings_in
 from isocompute.importers.progress import Progress
 from isocompute.importers.reading import (
     OF_ONES_OWN,
@@ -48,7 +48,7 @@ _PROCESS = re.compile(r"\([A-Za-z_]\w* [^()]{0,200}?pid=[0-9][^()]{0,200}\)")
 _STEP = re.compile(r"(?:^|[\s\]])step:([0-9]{1,15}) - (.*)", re.DOTALL)
 # the command that started the run, whole (set -x) or line by line
 _OVERRIDE = re.compile(
-    r"(?:^|[\s'\"+])((?:data|actor_rollout_ref|trainer|algorithm)(?:\.[A-Za-z_]\w*)+)=([^\s'\"\\]+)"
+    r"(?:^|[\s'\"+])((?:data|actor_rollout_ref|trainer|algorithm|generator)(?:\.[A-Za-z_]\w*)+)=([^\s'\"\\]+)"
 )
 # print(args) of TRL and ms-swift: GRPOConfig(, then NAME=VALUE, on lines of their own or in one;
 # those of engines and models (vLLM's DecodingConfig) say nothing of the run
@@ -87,7 +87,7 @@ def _read(path: Path, settings: Settings, part: Part, others: int) -> list[Impor
     """The runs of a part of a console, behind so many others."""
     errors = Errors(str(path))
     runs = _Runs(path, errors, settings, part, others)
-    progress, blocks = Progress(), Blocks()
+    progress, blocks, joined = Progress(), Blocks(), Joined()
     config: list[str] = []
     printing: str | None = None  # the process that prints it
     last = ""  # step
@@ -108,6 +108,10 @@ def _read(path: Path, settings: Settings, part: Part, others: int) -> list[Impor
             before = _PREFIX.match(text)
             process = before.group(1) if before else None
             text = text[before.end() :] if before else text
+            whole = joined.take(text, process)
+            if whole is None:
+                continue
+            text = whole
             match = _STEP.search(text)
             if match:
                 config = _cut_off(config, text, runs.pending)

@@ -16,8 +16,8 @@ from isocompute.importers.configuration import configuration
 from isocompute.importers.names import number_in
 from isocompute.importers.reading import flatten, parse_json, unwrapped
 
-_NAMED_IN = ("wandb_run_name", "wb_run_name", "run_name", "exp_name", "experiment_name")
-_PLACED_IN = ("output_dir", "output_path", "default_local_dir", "log_dir", "log_path",
+NAMED_IN = ("wandb_run_name", "wb_run_name", "run_name", "exp_name", "experiment_name")
+PLACED_IN = ("output_dir", "output_path", "default_local_dir", "log_dir", "log_path",
               "logging_dir", "save_path", "save_dir", "ckpt_path", "checkpoint_dir")  # fmt: skip
 # prime-rl's orchestrator writes its own part alone
 _ORCHESTRATOR = ("orch", "orchestrator")
@@ -36,11 +36,11 @@ def is_telling(run: str) -> bool:
 
 def names_in(config: Mapping[str, object]) -> set[str]:
     """What a configuration calls its run."""
-    return {str(v) for k, v in config.items() if k.rpartition(".")[2] in _NAMED_IN}
+    return {str(v) for k, v in config.items() if k.rpartition(".")[2] in NAMED_IN}
 
 
 def configuration_elsewhere(
-    path: Path, run: str, within: Path
+    path: Path, run: str, within: Path | None
 ) -> tuple[str, dict[str, object]] | None:
     """The file of settings that names a run, or the folder of its outputs; None where two differ.
 
@@ -49,7 +49,7 @@ def configuration_elsewhere(
         run: its name.
         within: the folder that is looked through.
     """
-    if not is_telling(run):
+    if within is None or not is_telling(run):
         return None
     found = dict[Path, dict[str, object]]()
     for file, text in configurations_in(within):
@@ -63,7 +63,7 @@ def configuration_elsewhere(
 
 def _is_of(said: Mapping[str, object], run: str) -> bool:
     places = {str(v).rstrip("/").rpartition("/")[2] for k, v in said.items()
-              if k.rpartition(".")[2] in _PLACED_IN}  # fmt: skip
+              if k.rpartition(".")[2] in PLACED_IN}  # fmt: skip
     return run in names_in(said) | places and tells(said)
 
 

@@ -14,6 +14,7 @@ from typing import NamedTuple
 from isocompute.importers.plain_words import GROUPS, OWN
 from isocompute.importers.reading import whole
 
+OF_STATE = "trained_per_device"  # by the state of a trainer, whatever it was asked for
 TOLD = "told_processes"  # by the user, where the log's own number of them is in doubt
 _PROCESSES = (TOLD, "global_world_size", "world_size", "num_processes")
 # Processes that share each sequence: axolotl 0.13, and before it; ms-swift 4.4; accelerate 1.12
@@ -78,7 +79,13 @@ def batch_of_process(config: Mapping[str, object]) -> int:
     if n := whole(config.get("grpo_samples")):
         return n * (whole(config.get("batch_size")) or 0)  # torchtune's counts problems
     batch = _batch(config)
-    return batch.micro * (whole(config.get("per_device_train_batch_size")) or 0) if batch else 0
+    return batch.micro * (device_batch(config) or 0) if batch else 0
+
+
+def device_batch(config: Mapping[str, object]) -> int | None:
+    """Rollouts of a micro-batch; Unsloth raises it to n, and a trainer halves it to fit memory."""
+    asked, had = (whole(config.get(key)) for key in ("per_device_train_batch_size", OF_STATE))
+    return (had or asked) if asked else None
 
 
 def _batch(config: Mapping[str, object]) -> _Batch | None:
@@ -90,7 +97,7 @@ def _batch(config: Mapping[str, object]) -> _Batch | None:
     accumulation = whole(config.get("gradient_accumulation_steps"))
     drawn = whole(config.get("steps_per_generation"))
     generated = whole(config.get("generation_batch_size"))
-    device = whole(config.get("per_device_train_batch_size"))
+    device = device_batch(config)
     if not accumulation:
         return None
     if not drawn and generated and device:
@@ -135,7 +142,7 @@ def of_trl(config: Mapping[str, object], seed: int | None) -> Found:
         n = None
     generated = whole(config.get("generation_batch_size")) or None
     batch, world = _batch(config), processes_of(config)
-    device = whole(config.get("per_device_train_batch_size")) or None
+    device = device_batch(config)
     accumulation = whole(config.get("gradient_accumulation_steps"))
     ticks = batch.ticks if batch else whole(config.get("num_iterations")) or 1
     each = ""  # what a process adds to B_p

@@ -4,16 +4,66 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from isocompute.errors import InputError
+from isocompute.importers.runs import UnclearError
 
 if TYPE_CHECKING:
     from isocompute.domain import Curve
+    from isocompute.importers.runs import ImportedRun
+    from isocompute.importers.settings import Settings
 
 TABLE = " is a table of columns"
+_MOST_BYTES = 16 << 20  # of a table that is looked through for the names of runs
+
+
+class TableError(InputError):
+    """A table was given to an import.
+
+    Args:
+        text: as of any error.
+        path: of the table.
+        score: the column that seems to hold scores; "" without.
+        command: what reads it.
+    """
+
+    def __init__(self, text: str, path: Path, score: str, command: str) -> None:
+        super().__init__(text)
+        self.path, self.score, self.command = path, score, command
+
+    def __reduce__(self) -> tuple[type, tuple[object, ...]]:
+        return InputError, (str(self),)
+
+
+def refuse_scores_elsewhere(
+    runs: Sequence[ImportedRun], errors: Iterable[InputError], settings: Settings
+) -> None:
+    """Refuse logs without a held-out score where a table beside them has scores of all these runs.
+
+    Raises:
+        UnclearError: with the command that reads that table.
+    """
+    from isocompute.importers.scored import scores_unread
+
+    if not runs or settings.columns or settings.split == "train" or any(
+        scores_unread(run) or any(s.split != "train" for s in run.series) for run in runs
+    ):
+        return
+    for one in (e for e in errors if isinstance(e, TableError) and e.score):
+        small = one.path.is_file() and one.path.stat().st_size < _MOST_BYTES
+        text = one.path.read_text("utf-8", "replace") if small else ""
+        rows = Counter(re.split('[,;\t\n"]', text))
+        if min(rows[run.name] for run in runs) > 1:
+            raise UnclearError(
+                f"logs must hold held-out scores, but those of {len(runs)} runs hold none that is "
+                f"known, and {str(one.path)!r} has {one.score} of each; if that is the score, give "
+                f"the table to fit: {one.command}; if it stands in the logs, add --map KEY=avg, "
+                "and --set split=train if it is of the training batch."
+            )
 
 
 def is_a_table(path: Path, header: str) -> InputError:
@@ -52,8 +102,9 @@ def is_a_table(path: Path, header: str) -> InputError:
     told = shown("; ".join(str(one).replace(f"{path}: ", "").rstrip(".") for one in asked))
     told = told.replace(f" (it has {some(columns)})", "").replace(shown(f"; {tables[0]}: "), "; ")
     how += f"{' and' if how else ' with'} what it will ask for ({told})" if told else ""
-    return InputError(
+    command = shlex.join(["isocompute", "fit", str(path), *words])
+    return TableError(
         f"an import reads logs of trainers and trackers, but {str(path)!r}{TABLE} "
-        f"{', '.join(columns[:10]):.300}; give it to fit{how or ' as it is'}: "
-        f"{shlex.join(['isocompute', 'fit', str(path), *words])}"
+        f"{', '.join(columns[:10]):.300}; give it to fit{how or ' as it is'}: {command}",
+        path, score, command,
     )

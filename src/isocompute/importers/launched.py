@@ -4,20 +4,28 @@
 `GRPOConfig(num_generations=8)`. A script is of the run that it names: in its own name
 (`run-NAME.sh`), or in a word of it (`--save_path /ckpt/NAME`). One that starts
 several runs, also in a loop (`for n in 4 8; do`), says each one's in its own command. One that
-names it by a variable of its caller (`N=8 sbatch launch.sh`, `--save_path /ckpt/qwen_n$N`) says
-those of the runs whose names are of that form.
+names it by a variable of its caller (`N=8 sbatch launch.sh`, `--save_path /ckpt/qwen_n$N`,
+`output_dir=f"out/n{n}"`) says those of the runs whose names are of that form.
 """
 
 from __future__ import annotations
 
+import ast
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
-from isocompute.importers.elsewhere import contradicts, is_telling, tells
+from isocompute.importers.elsewhere import (
+    NAMED_IN,
+    PLACED_IN,
+    configuration_elsewhere,
+    contradicts,
+    is_telling,
+    tells,
+)
 
 _ENDINGS = (".sh", ".bash", ".slurm", ".sbatch", ".py")
 _FOLDERS = ("", "scripts", "script", "launch", "jobs", "slurm", "sbatch", "bin", "examples")
@@ -48,8 +56,18 @@ class _Script(NamedTuple):
     text: str
 
 
+def configuration_naming(
+    path: Path, run: str, levels: int, within: Path | None
+) -> tuple[str, Mapping[str, object]] | None:
+    """What names a run: a script, else a file of settings, else a script by a variable of its."""
+    return (configuration_launched(path, run, levels, within, called=False)
+            or configuration_elsewhere(path, run, within)
+            or configuration_launched(path, run, levels, within))  # fmt: skip
+
+
 def configuration_launched(
-    path: Path, run: str, levels: int, within: Path | None = None, *, base: str = ""
+    path: Path, run: str, levels: int, within: Path | None = None, *, base: str = "",
+    called: bool = True,
 ) -> tuple[str, Mapping[str, object]] | None:
     """The name and the settings of the one script that names a run; None where none or several do.
 
@@ -59,6 +77,7 @@ def configuration_launched(
         levels: folders above the log's that are looked into.
         within: the folder that was given: not further than the one above it.
         base: a file that its command has to name.
+        called: also a script that names it by a variable of its caller.
     """
     for folder in list(path.parents)[: 1 + levels]:
         if within is not None and folder in list(within.parents)[1:]:
@@ -69,7 +88,8 @@ def configuration_launched(
             continue
         titled = [one for one in scripts if _STARTS.sub("", one.file.stem, count=1) == run]
         found = titled or [one for one in scripts if run in one.words and is_telling(run)]
-        found = found or [own for one in there if (own := _called(one, run)) is not None]
+        by_call = there if called else []
+        found = found or [own for one in by_call if (own := _called(one, run)) is not None]
         found = [one for one in found if not base or base in one.words]
         if len({one.file for one in found}) == 1:
             said = _alike([one.said for one in found])
@@ -102,9 +122,12 @@ def _called(one: _Script, run: str) -> _Script | None:
     >>> own and own.said
     {'group_size': '8', 'lr': '1e-6', 'out': 'a/qwen_n8'}
     """
+    placed = _words("\n".join(value for key, value in _settings(one.text)
+                              if key.rpartition(".")[2] in (*NAMED_IN, *PLACED_IN)))  # fmt: skip
     for word in sorted(one.words):
         names = _USED.findall(word)
-        if not names or not re.search("[A-Za-z]{2}", _USED.sub("", word)):
+        if not names or not re.search("[A-Za-z]" if word in placed else "[A-Za-z]{2}",
+                                      _USED.sub("", word)):  # fmt: skip
             continue
         literal = _USED.split(word)[::2]
         form = re.escape(literal[0])
@@ -135,12 +158,15 @@ def _scripts(folder: Path, _changed: int) -> list[_Script]:
     read = [(file, _DEFAULT.sub(r"${\1}", file.read_text("utf-8", "replace"))) for file in files]
     scripts = list[_Script]()
     for file, text in read:
-        parts = [] if file.suffix == ".py" else commands_in(text)
+        in_python = file.suffix == ".py"
+        parts = [] if in_python else commands_in(text)
+        calls = _calls(text) if in_python else []
         several = [_Script(file, _words(one), said, one)
                    for one in parts if tells(said := said_in(one))]  # fmt: skip
         alone = _Script(file, _words(text), said_in(text), text)
         by_call = bool(parts) and any("$" in word for word in alone.words)
         scripts += several if len(several) > 1 else [alone] * (tells(alone.said) or by_call)
+        scripts += [_Script(file, _words(call), {}, call) for call in calls]
     return scripts
 
 
@@ -191,6 +217,39 @@ def _unroll(lines: Sequence[str], known: dict[str, str], found: list[str]) -> No
             found.append(_put(line, known))
 
 
+def _calls(text: str) -> list[str]:
+    """Calls in Python that name a run by a variable of theirs, as a shell would write them.
+
+    >>> _calls('x = GRPOConfig(num_generations=a.n, seed=1, output_dir=f"out/n{a.n}")')
+    ['--num_generations "${n}" --seed "1" --output_dir "out/n${n}"']
+    """
+    try:
+        tree = ast.walk(ast.parse(text))
+    except (SyntaxError, ValueError, MemoryError, RecursionError):
+        return []
+    calls = [{str(k.arg): k.value for k in one.keywords} for one in tree
+             if isinstance(one, ast.Call)]  # fmt: skip
+    named = [one for one in calls if any(
+        isinstance(one.get(key), ast.JoinedStr) for key in (*NAMED_IN, *PLACED_IN)
+    )]  # fmt: skip
+    return [" ".join(f'--{key} "{said}"' for key, value in one.items() if (said := _said(value)))
+            for one in named]  # fmt: skip
+
+
+def _said(value: ast.expr) -> str:
+    """A constant, a formatted string or a variable as a shell writes it; "" for anything else."""
+    match value:
+        case ast.Constant():
+            return str(value.value)
+        case ast.Name(id=name) | ast.Attribute(attr=name):
+            return f"${{{name}}}"
+        case ast.FormattedValue():
+            return _said(value.value)
+        case ast.JoinedStr():
+            return "".join(map(_said, value.values))
+    return ""
+
+
 def _put(text: str, known: Mapping[str, str]) -> str:
     return _USED.sub(lambda use: known.get(use[1], use[0]), text)
 
@@ -198,6 +257,13 @@ def _put(text: str, known: Mapping[str, str]) -> str:
 def _words(text: str) -> frozenset[str]:
     parts = re.split(r"[\s'\"=,:()]+", text)
     return frozenset(part.rstrip("/").rpartition("/")[2] for part in parts)
+
+
+def _settings(text: str) -> Iterator[tuple[str, str]]:
+    """Names and values as a script has them."""
+    for form in (_OPTION, _OVERRIDE, _KEYWORD):
+        for key, value in form.findall(text):
+            yield key.replace("-", "_"), value.strip("'\"")
 
 
 def said_in(text: str) -> dict[str, object]:
@@ -218,9 +284,7 @@ def said_in(text: str) -> dict[str, object]:
         return next(iter(values)) if len(values) == 1 else use[0]
 
     found: dict[str, set[str]] = {}
-    for form in (_OPTION, _OVERRIDE, _KEYWORD):
-        for key, value in form.findall(text):
-            values = found.setdefault(key.replace("-", "_"), set())
-            values.add(_USED.sub(known, value.strip("'\"")))
+    for key, value in _settings(text):
+        found.setdefault(key, set()).add(_USED.sub(known, value))
     return {key: value for key, values in found.items()
             if len(values) == 1 and "$" not in (value := next(iter(values)))}  # fmt: skip

@@ -4,7 +4,9 @@ Sources: slime 0.3.1, ray/rollout.py and utils/metric_utils.py (`eval 19: {...}`
 training/metric_logging.py, DiskLogger (`Step 5 | loss:0.1 rewards:0.4`); Megatron-LM 0.13,
 training/arguments.py (`  seed ........ 1234`); Unsloth 2025.11, models/rl.py and _utils.py;
 OpenRLHF 0.9.0 to 0.11.0 (3c3be623), trainer/ppo_trainer.py, fit and evaluate (`Global step 9: {}`,
-`global_step 10, eval_metrics: {}`), here with the keys of its trackers (utils/logging_utils.py).
+`global_step 10, eval_metrics: {}`) and ppo_trainer_async.py (`Eval at step 10: {}`, behind step
+11), here with the keys of its trackers (utils/logging_utils.py); SkyRL (a956457),
+skyrl/train/utils/tracking.py, ConsoleLogger (`Step 10: `, then `{...}` over several lines).
 """
 
 from __future__ import annotations
@@ -19,9 +21,12 @@ from isocompute.importers.reading import flatten
 
 _SLIME = re.compile(r"(?:^|[\s\]])(eval|rollout) ([0-9]{1,15}): (\{'.*\})\s*$")
 _OPENRLHF = re.compile(
-    r"\b(?:Global step (?P<train>[0-9]{1,15})|global_step (?P<eval>[0-9]{1,15}), eval_metrics): "
-    r"(\{'.*\})\s*$"
+    r"\b(?:(?P<train>Global step)|Eval at step|global_step(?= [0-9]+,)) ([0-9]{1,15})"
+    r"(?:, eval_metrics)?: (\{'.*\})\s*$"
 )
+_HEADING = re.compile(r"(?:^|[-|\]] )Step [0-9]{1,15}:\s*$")  # no "Epoch 2, Step 3:"
+_SKYRL = re.compile(r"(?:^|[-|\]] )Step ([0-9]{1,15}): (\{'.*\})\s*$")
+_MOST_LINES = 1_000  # of a printed dictionary; trainers log some hundred numbers at once
 _TORCHTUNE = re.compile(r"^Step ([0-9]{1,15}) \| ((?:[^\s:]+:\S+\s*)+)$")
 _NOT_NUMBERS = re.compile(r"(?<![\w'.])(?:nan|-?inf)(?![\w'])")
 # --rollout-batch-size 32 of a command that was printed, and Megatron's list of all arguments
@@ -50,6 +55,33 @@ class Printed(NamedTuple):
     values: dict[str, object]
 
 
+class Joined:
+    """Lines of a console; a dictionary over several of them stands behind its step, in one.
+
+    >>> joined = Joined()
+    >>> [joined.take(line, "") for line in ("Step 3: ", "{'a': '1',", "of another", " 'b': 2}")]
+    [None, None, 'of another', "Step 3: {'a': '1', 'b': 2}"]
+    """
+
+    def __init__(self) -> None:
+        self._held: list[str] = []
+        self._process: str | None = None
+
+    def take(self, text: str, process: str | None) -> str | None:
+        """The line, or what ends with it; None where it goes on."""
+        if _HEADING.search(text):
+            self._held, self._process = [text.strip()], process
+            return None
+        began = "{'" if len(self._held) == 1 else (" ", "'", '"')
+        if not self._held or process != self._process or not text.startswith(began):
+            return text
+        self._held.append(text.strip())
+        whole, ends = " ".join(self._held), text.rstrip().endswith("}")
+        if ends or len(self._held) > _MOST_LINES:
+            self._held = []
+        return whole if ends else None
+
+
 def row_in(text: str) -> Printed | None:
     """The row that a line holds; None for any other line.
 
@@ -64,16 +96,20 @@ def row_in(text: str) -> Printed | None:
     if match := _SLIME.search(text):
         source, part, step = "slime-console", match[1], match[2]
     elif match := _OPENRLHF.search(text):
-        source = "openrlhf-console"
-        part, step = next((part, step) for part, step in match.groupdict().items() if step)
+        source, step = "openrlhf-console", match[2]
+        part = "train" if match["train"] else "eval"
+    elif match := _SKYRL.search(text):
+        source, part, step = "skyrl-console", "", match[1]
     else:
         return None
     try:
-        values = ast.literal_eval(_NOT_NUMBERS.sub("None", match[3]))
+        values = ast.literal_eval(_NOT_NUMBERS.sub("None", match[match.re.groups]))
     except (ValueError, SyntaxError, MemoryError, RecursionError, TypeError):
         return None
     if not isinstance(values, dict):
         return None
+    if not part:
+        return Printed(source, step, values)
     if source == "slime-console":
         return Printed(source, step, {f"{part}/step": int(step), **values})
     named = {f"{part}/{key}": value for key, value in values.items()}

@@ -47,7 +47,7 @@ def collected(
     read: Callable[[Sequence[str]], T], words: Sequence[str] = ()
 ) -> tuple[T | None, list[InputError]]:
     """What `read` gives under the likeliest answers, None where it gives nothing; all it asks."""
-    asked: list[InputError] = []
+    asked, told = list[InputError](), set[str]()
     words = [*words]
     while True:
         try:
@@ -57,14 +57,16 @@ def collected(
                 if asked:  # under an answer that is only likely
                     return None, asked
                 raise
-            told = {str(one) for one in asked}
             if str(error) in told or (ASSUME in words and not _holds(error, words)):
                 return None, asked
             if asked and not error.options and not error.trial:  # it ends here
                 error = InputError(f"Under these answers: {error}")
             several = getattr(error, "asked", [error])
-            asked += [one for one in several if str(one) not in told]
-            if not error.trial or any(map(is_open, error.trial)) or len(asked) >= _MOST:
+            known = {one.options for one in asked if any(map(is_open, one.options))}
+            new = [one for one in several if str(one) not in told]
+            asked += [one for one in new if one.options not in known]  # one answer holds for all
+            told |= {str(one) for one in new}
+            if not error.trial or any(map(is_open, error.trial)) or len(told) >= _MOST:
                 return None, asked
             words += error.trial
 

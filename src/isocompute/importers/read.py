@@ -16,7 +16,7 @@ from typing import Any
 
 from isocompute.errors import InputError
 from isocompute.importers.elsewhere import configurations_in
-from isocompute.importers.handing import TABLE, is_a_table
+from isocompute.importers.handing import TABLE, is_a_table, refuse_scores_elsewhere
 from isocompute.importers.identity import named_apart, settle_runs
 from isocompute.importers.jsonl import looks_like_jsonl, read_jsonl
 from isocompute.importers.ranks import parts_in, read_parts
@@ -323,6 +323,7 @@ def _read_folder(folder: Path, settings: Settings) -> list[ImportedRun]:
     for path in (one for one in single if one not in lines):
         attempt(_read_file, path, settings.for_path(path), charts.get(path, ()))
     runs[:] = with_results(runs, own)
+    refuse_scores_elsewhere(runs, cures.values(), settings)
     for path in written if not runs and not any(TABLE in one for one in reasons) else ():
         attempt(_read_written, path, settings.for_path(path))
     told = [_not_read(reasons)] * bool(reasons)

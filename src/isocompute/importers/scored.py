@@ -16,9 +16,9 @@ from isocompute.importers.reading import is_missing_word, number
 from isocompute.importers.runs import ImportedRun
 from isocompute.importers.settings import ERRORS, Settings
 
-_NO_SCORE = re.compile(
+_NO_SCORE = re.compile(  # cer and wer are error rates
     "best|peak|max|min|std|len|loss|err|wrong|fail|token|time|per_sec|ratio|clip|count|stop|format|"
-    "temperature|top_[pk]|samples_per|(?<![a-z])(?:[cw]er|num|n)(?![a-z])|"  # error rates, counts
+    "temperature|top_[pk]|samples_per|flo[ps]|(?<![a-z])(?:[cw]er|num|n)(?![a-z])|"
     "_valid(?![a-z])|(?<![a-z])valid(?:ity)?_(?:[a-z]+_)?(?:rate|share|frac)", re.I,
 )
 _RATES = ("acc|correct|exact", "solve|success|pass")  # the most telling first

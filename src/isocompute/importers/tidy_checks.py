@@ -155,12 +155,14 @@ def check_numbers(
         if name in numbers:
             v = numbers[name]
             seen = v[np.isfinite(v)]
+            counts = seen.size and (seen == np.floor(seen)).all() and seen.max() > high
             refuse(
                 name,
                 f"in {low:g}..{high:g}",
                 ~np.isnan(v) & ~((v >= low) & (v <= high)),
                 "correct those rows, or give --range LOW HIGH if scores are on another scale"
-                + (f" (they go from {seen.min():.4g} to {seen.max():.4g})" if seen.size else ""),
+                + (f" (they go from {seen.min():.4g} to {seen.max():.4g})" if seen.size else "")
+                + ("; of counts of right answers HIGH is the number of problems" if counts else ""),
                 (float(min(low, seen.min())), float(max(high, seen.max()))) if seen.size else (),
             )
 

@@ -53,7 +53,7 @@ _SPREAD = re.compile(
     r"(?:^|[ _./-])(?:std|stdev|std_?dev|std_?err|sd|sem|se|err|error|ci|ci95|lower|upper|low|high|"
     r"min|max|var|iqr|count)$|__(?:MIN|MAX)$", re.I,
 )
-_PER_SEED = re.compile(r"(seed[ _-]?)[0-9]+", re.I)
+_OF_SEED = re.compile(r"seed[ _-]?([0-9]{1,6})", re.I)
 _SECTION = re.compile(r"^(?:params|parameters|config)[./]")
 
 
@@ -81,7 +81,7 @@ def columns_meant(
     plains = {plain_name(c.strip()) for c in columns}
     scores: list[Scores] = []
     of_updates = "{steps}" in (settings.pattern or "")
-    runs = _runs_beside(path, columns, settings)
+    runs = _runs_beside(path, columns, settings) or _by_seed(columns, settings)
     for column in (c for c in columns if c not in names):
         text = column.strip()
         plain = plain_name(text)
@@ -95,7 +95,7 @@ def columns_meant(
                 first = next(c for c in names if names[c] == plain)
                 raise InputError(
                     f"{path}: each name must go to one column, but {plain} goes to {first!r} and "
-                    f"{text!r}; name one of them{_per_seed([text])}."
+                    f"{text!r}; name one of them."
                 )
             if plain not in known:
                 names[column] = text
@@ -174,16 +174,16 @@ def _refuse_doubles(scores: Sequence[Scores], path: Path) -> None:
             )
 
 
-def _per_seed(header: list[str]) -> str:
-    """The cure for a table with a column per seed.
+def _by_seed(columns: Sequence[str], settings: Settings) -> dict[str, Settings]:
+    """Columns of scores that are named for their seeds, where no other is one; empty without.
 
-    >>> _per_seed(["step", "seed_0", "seed_1"])
-    ", or for a column per seed add --set pattern='seed_{seed}' in place of a map"
+    >>> {key: one.seed for key, one in _by_seed(["step", "seed 3", "seed 4"], Settings()).items()}
+    {'seed 3': 3, 'seed 4': 4}
     """
-    found = next((m for c in header if (m := _PER_SEED.fullmatch(c.strip()))), None)
-    if found is None:
-        return ""
-    return f", or for a column per seed add --set pattern='{found[1]}{{seed}}' in place of a map"
+    found = {text: replace(settings, seed=int(named[1])) for c in columns
+             if (named := _OF_SEED.fullmatch(text := c.strip()))}  # fmt: skip
+    told = {"score", "seed", *settings.columns} & {c.strip() for c in columns}
+    return {} if told or "{seed}" in (settings.pattern or "") or len(found) < _LEAST_RUNS else found
 
 
 def plain_name(name: str) -> str:
@@ -208,10 +208,8 @@ def not_there(
     cures = list(_cures(path, missing, header, settings))
     options = [word for one in cures for word in one.options]
     cure = f"add {'; '.join(one.text for one in cures)}"
-    if "score" in missing:
-        cure += _per_seed(header)
-        if percent := next((c for c in header if PERCENT.search(c)), None):
-            cure += f"; and --range 0 100 if that is {percent!r}"
+    if "score" in missing and (percent := next((c for c in header if PERCENT.search(c)), None)):
+        cure += f"; and --range 0 100 if that is {percent!r}"
     numbers = [cell for cell in header if number(cell) is not None]
     if numbers and pattern_of_updates(header) is None:
         return InputError(

@@ -1,4 +1,8 @@
-"""`trainer_state.json` of TRL (any transformers trainer): its `log_history`."""
+"""`trainer_state.json` of TRL (any transformers trainer): its `log_history`.
+
+Scripts like transformers' and open-r1's (src/open_r1/grpo.py) save it before they evaluate at the
+end: that score stands in `eval_results.json` beside it, with the epoch of the last update.
+"""
 
 from __future__ import annotations
 
@@ -10,12 +14,14 @@ from isocompute.errors import InputError
 from isocompute.importers.collect import Collector
 from isocompute.importers.configuration import settings_in_row
 from isocompute.importers.documents import read_documents, runs_in, take_document
+from isocompute.importers.fresh import OF_STATE
 from isocompute.importers.jsonl import RunsOfRows
 from isocompute.importers.ledger import Errors
 from isocompute.importers.reading import folder_name, in_time, parse_json, run_name, unfolded
 from isocompute.importers.runs import ImportedRun
 from isocompute.importers.settings import Settings
 
+_DIGITS = 0.005  # of an epoch: releases before 4.45 round it
 MAX_BYTES = 256 << 20  # 1e5 logged steps have some 100 MB
 
 
@@ -72,8 +78,11 @@ def read_trainer_state(path: Path, settings: Settings) -> list[ImportedRun]:
         state = {}
     collector.configure({
         key: state[key] for key in ("logging_steps", "max_steps") if key in state
-    })
+    } | {OF_STATE: state.get("train_batch_size")})
     collector.configure_beside(path)
+    if end := _evaluated_after(folder, state, history):
+        history = [*history, end]
+        collector.counters.infer("score: of the end of training, from the results beside the state")
     window = state.get("logging_steps")
     if isinstance(window, int) and window > 1:
         collector.note(f"training rows are means over {window} steps")
@@ -87,6 +96,26 @@ def read_trainer_state(path: Path, settings: Settings) -> list[ImportedRun]:
         else:
             errors.add(number, "an entry of log_history must be an object")
     return [one.finish(path, "trainer-state") for one in runs.finish()]
+
+
+def _evaluated_after(
+    folder: Path, state: dict[str, Any], history: list[Any]
+) -> dict[str, Any] | None:
+    """The row of an evaluation behind the last update of a run without any other; None without."""
+    step, ended, best = (state.get(k) for k in ("global_step", "epoch", "best_model_checkpoint"))
+    of_eval = (k for row in history if isinstance(row, dict) for k in row if k.startswith("eval_"))
+    if not step or not isinstance(ended, (int, float)) or best or next(of_eval, None):
+        return None  # the best checkpoint may be what was evaluated
+    for home in (folder, folder.parent)[: 1 + folder.name.startswith("checkpoint-")]:
+        for file in (home / name for name in ("eval_results.json", "all_results.json")):
+            said = parse_json(file.read_bytes())[0] if file.is_file() else None
+            said = said if isinstance(said, dict) else {}
+            scores = {k: v for k, v in said.items() if k.startswith("eval_")}
+            epoch = said.get("epoch")
+            at_end = isinstance(epoch, (int, float)) and abs(epoch - ended) <= _DIGITS
+            if scores and at_end:
+                return {**scores, "epoch": epoch, "step": step}
+    return None
 
 
 def _of_series(state: dict[str, Any], collector: Collector, path: Path) -> Collector | None:

@@ -23,7 +23,8 @@ _VERL = re.compile(
     rf"val-(?P<part>core|aux)/{_SET}/(?P<var>[^/]+)/"
     rf"(?P<kind>mean|best|worst|maj)(?:@|_at_|_){_K}(?P<mean>/mean)?"
 )
-_VERL_OLD = re.compile(r"val/test_score/(?P<set>.{1,300})")  # before 0.3: the mean score
+# up to 0.3: the mean of what later releases call reward (of its tokens' scores, the sum)
+_VERL_OLD = re.compile(r"val/test_score/(?P<set>.{1,300})")
 # TRL 1.16, GRPOTrainer.log; trainer_state.json says eval_reward, the trackers eval/reward.
 # ms-swift 4.4 (rlhf_trainers/grpo_trainer.py) and Unsloth log the same.
 _TRL_EVAL = re.compile(r"eval[_/](?:reward|rewards/(?P<var>.{1,300})/mean)")
@@ -91,7 +92,7 @@ def column_of(key: str, seen: Iterable[str] = ()) -> Column | None:
     if key.startswith("val-"):
         return _verl(key)
     if match := _VERL_OLD.fullmatch(key):
-        return _column("avg", "score", match["set"], trainer="verl")
+        return _column("avg", "reward", match["set"], trainer="verl")
     if key in _ALONE:
         kind, variable, split, trainer = _ALONE[key]
         return Column(

@@ -157,6 +157,7 @@ class Sweep:
         self,
         budget: float | str | None = None,
         *,
+        score: float | None = None,
         trainer: str | None = None,
         processes: int | None = None,
         current: int | tuple[int, int] | str | None = None,
@@ -174,6 +175,7 @@ class Sweep:
 
         Args:
             budget: a number of rollouts, or "2e6", "5e9tok", "400gpuh", "64gpux3d", "$2000".
+            score: instead of a budget: to reach, as your trainer logs it.
             trainer: also give this trainer's settings.
             processes: of TRL, among which its batch is divided.
             current: the n, (B_p, n) or "n=16,bp=32" that you run today, to see what the plan gains.
@@ -198,6 +200,7 @@ class Sweep:
         found = plan_from_source(
             ", ".join(self.names),
             budget=None if budget is None else parse_budget(str(budget)),
+            score=score,
             batch_size=batch_size,
             steps=steps,
             difficulty=difficulty,

@@ -44,7 +44,7 @@ def fit_tables(document: Document) -> list[Table]:
             ("Rule", "Score lost at the end"),
             [(RULES.get(name, name).capitalize(), score(lost))
              for name, lost in ((document.get("backtest") or {}).get("rules") or {}).items()],
-            "Each chooses at the cut; the choice is judged at the largest budget.",
+            "Each chooses at the cut; the choice is judged at the largest budget in rollouts.",
         ),
         _table(
             "Spread of the best score with Bₚ and with n",

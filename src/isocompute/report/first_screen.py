@@ -22,6 +22,7 @@ from isocompute.answers.machines import clock_words
 from isocompute.answers.on_the_way import check_words
 from isocompute.answers.step_lines import checks, in_full, step_cost, with_checks
 from isocompute.answers.steps import plain_rate
+from isocompute.answers.target import target_words
 from isocompute.answers.tied import open_words
 from isocompute.answers.words import (
     NO_GAIN,
@@ -121,6 +122,7 @@ def _plan(fit: Document | None, plan: Document) -> Section:
         ("As good", f"n = {', '.join(equals)}" if equals else ""),
         ("Runner-up", "" if equals else runner_up_words(plan)),
         ("Best", lead_words(plan, math.inf)),
+        ("Target", target_words(plan)),
         ("For less", less_words(plan)),
         ("Stop if", check_words(plan)),
         ("Learning rate", _learning_rate(plan)),

@@ -284,8 +284,13 @@ def _tidy(file: Path, spec: RunSpec, shown: str) -> pa.Table | None:
     head = json.loads(table.schema.metadata[b"isocompute"])
     rows, listed = [], table.to_pylist()
     kept = _kept({row["rollouts"] for row in listed})
+    # In `long` the set of that name has 12 of 300 prompts that were trained on: it is no such set.
+    asked = {problem.asked for problem in spec.train.problems}
+    seen = all(problem.asked in asked for problem in spec.validation["trained"].problems)
     for row in listed:
-        trained = row["problem_set"] == "trained"
+        trained = row["problem_set"] == "trained" and seen
+        if row["problem_set"] == "trained" and not seen:
+            row["problem_set"] = f"more_{shown}"
         counts, samples = np.array(row["successes"]), row["samples"]
         rows.append(
             {"run": spec.hash, "arm": spec.arm.get("recipe", ""),

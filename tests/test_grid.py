@@ -347,3 +347,14 @@ def test_runs_are_made_once_in_order_kept_and_packed(make, tmp_path, monkeypatch
 
 def test_outcomes_are_packed_at_the_start_at_whole_octaves_and_at_the_end(make):
     assert make._kept({0, 4096, 5888, 8192, 11648, 16384, 23168}) == {0, 4096, 8192, 16384, 23168}
+
+
+def test_scores_of_training_problems_are_of_problems_that_were_trained_on():
+    """In `long` a set of that name has 12 of its 300 prompts from the training set."""
+    shipped = Path(source.__file__).parents[1] / "data" / "grid"
+    for name, splits in (("long", {"validation"}), ("easy-d50", {"train", "validation"})):
+        table = pq.read_table(shipped / f"{name}.parquet", columns=["split", "problem_set"])
+        frame = table.to_pandas()
+        assert set(frame["split"]) == splits
+        assert ("more_exceptions" in set(frame["problem_set"])) is (name == "long")
+    assert load_with_train(["grid:long"])[1] == []

@@ -1114,7 +1114,7 @@ def test_difficulty_is_taken_from_pass_rates_that_every_problem_has(
         assert d["prior"]["sources"][0] == (
             "published:qwen2.5-7b-" + {"mixed": "hard"}.get(found, found))  # fmt: skip
     d, out, study = designed([0.0], "--difficulty", "easy")
-    assert (d["difficulty"], "but the pass rates in --train say hard" in out) == ("easy", True)
+    assert (d["difficulty"], "The pass rates in --train say hard" in out) == ("easy", True)
     assert 'recipe: {"difficulty": "easy"}' in study
     d, out, _ = designed([0.0, None])  # some are not measured
     assert d["difficulty"] is None

@@ -255,10 +255,10 @@ def test_what_was_given_and_does_not_agree_is_said(
 
     easy = "--budget", "3e6", "--train", training_file(6000, 0.5)
     against = (
-        "Set --difficulty hard was taken, but the pass rates in --train say easy (mean 0.5)."
+        "Set The pass rates in --train say easy (mean 0.5), but --difficulty hard was taken."
     )
     assert against in screen(*easy, "--difficulty", "hard")
-    assert "pass rates in --train say" not in screen(*easy, "--difficulty", "easy")
+    assert "pass rates in --train" not in screen(*easy, "--difficulty", "easy")
     # 40 problems hold out 8, 32 outcomes an evaluation: 0.5 / sqrt(32) = 0.088.
     small = "--train", training_file(40), "--difficulty", "easy", "--problems-per-batch", "8"
     few = "Check Only 8 problems validate: an evaluation is off by 0.09 (1 sigma)."

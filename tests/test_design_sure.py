@@ -163,7 +163,7 @@ def test_the_edge_of_an_older_study_is_a_caution_in_the_words_of_plan(monkeypatc
     assert f"{caution}128 once (" in text
     edge = fit.support[1]
     assert "All n were compared only up to " in codes["extrapolated"]
-    assert edge == pytest.approx(2.0**18, rel=0.01)  # the final run is a little shorter than the budget
+    assert edge == pytest.approx(2.0**18, rel=0.01)
     assert "This plan is 7.5 times that" in codes["extrapolated"]
     assert "score lost to the best n tested: 0.00" in text
     assert "All n were compared only up to " in text  # the second one: on the same screen

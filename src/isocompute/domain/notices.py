@@ -281,8 +281,8 @@ TABLES: Mapping[str, Mapping[str, Template]] = {
             "The problems are {difficulty} by the pass rates in --train (mean {rate:.3g}).",
             "Override by --difficulty."),
         "difficulty_against_file": _caution(
-            "The pass rates in --train say {found} (mean {rate:.3g}), but --difficulty {difficulty} "
-            "was taken.",
+            "The pass rates in --train say {found} (mean {rate:.3g}), but --difficulty "
+            "{difficulty} was taken.",
             "Drop --difficulty."),
         "few_validation": _caution(
             "Only {problems} problems validate: an evaluation is off by {noise:.2f} (1 sigma).",

@@ -130,7 +130,7 @@ def rank_correlation(a: np.ndarray, b: np.ndarray) -> float:
 
 def summary(rows: list[dict[str, Any]]) -> list[str]:
     """One line per prior, and one for all."""
-    lines = ["prior   designs  predicted  lost   ratio  rank   without: predicted  lost"]
+    lines = ["prior   designs  predicted  lost           ratio  rank   without: predicted  lost"]
     for prior in ("shipped", "older", "all"):
         kept = [r for r in rows if prior in (r["prior"], "all")]
         if len(kept) < 3:
@@ -140,10 +140,12 @@ def summary(rows: list[dict[str, Any]]) -> list[str]:
             np.array([np.mean([r[k] for r in kept if r["case"] == d]) for d in designs])
             for k in ("predicted", "lost", "predicted_without", "lost_without")
         )
+        found, found_none = (f"{v.mean():.4f} +- {v.std(ddof=1) / len(v) ** 0.5:.4f}"
+                             for v in (lost, lost_none))  # fmt: skip
         lines.append(
-            f"{prior:<8} {len(designs):>6}  {said.mean():.4f}    {lost.mean():.4f} "
+            f"{prior:<8} {len(designs):>6}  {said.mean():.4f}    {found} "
             f"{said.mean() / lost.mean():.2f}   {rank_correlation(said, lost):.2f}   "
-            f"{none.mean():.4f} {lost_none.mean():.4f}"
+            f"{none.mean():.4f} {found_none}"
         )
     return lines
 

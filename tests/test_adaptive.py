@@ -590,10 +590,10 @@ def test_the_words_of_the_file_become_bounds(tmp_path):
     off = open_study(write(tmp_path), ["adaptive=false"])
     assert off.adaptive is None
     assert off.slices == (0.125, 0.25, 0.5, 1.0)
-    words = ["adaptive={target: 40gpuh, spend: 2gpuh, chance: 0.01, improvement: 0.001}",
+    words = ["adaptive={target: 40gpuh, spend: 20gpuh, chance: 0.01, improvement: 0.001}",
              "rates={rollouts_per_gpu_hour: 1000}"]  # fmt: skip
     found = open_study(write(tmp_path), words).adaptive
-    assert found == Bounds(target=40000, spend=2000, chance=0.01, improvement=0.001)
+    assert found == Bounds(target=40000, spend=20000, chance=0.01, improvement=0.001)
 
 
 def test_a_learning_rate_sweep_of_it_is_whole(tmp_path):

@@ -27,6 +27,7 @@ Options = argparse.Namespace
 # What guesses lost, and plans after sweeps, in planted worlds that have nothing to do with the
 # shipped sweeps: 0.0181 and 0.0182, of 200 designs with 24 sweeps each (docs/lab-log.md).
 _PUBLISHED_MODEL, _BOTH_LOST = "Qwen2.5-7B-Instruct", 0.018
+_FEW = 100  # validation problems, 4 answers each: below, one evaluation is off by 0.025 and more
 _MEASURED_S = 2.0  # seconds in which the embedded engine is timed
 
 
@@ -45,6 +46,7 @@ def design(options: Options) -> int:
         design_sweep,
         with_recipe,
     )
+    from isocompute.design.simulate import SAMPLES
     from isocompute.domain import Configuration, notice
 
     if options.sweep and options.output is None:
@@ -81,10 +83,14 @@ def design(options: Options) -> int:
     limits = Limits(
         budget=budget.amount, unit=budget.unit, price=price, spend=options.spend, n_F=worlds.n_F,
         max_batch=options.max_batch, problems=problems, evaluated=trainer.evaluated,
-        recipe=None if trainer.kept.has_rate else trainer.recipe, slices=trainer.slices,
+        recipe=None if trainer.rate_known else trainer.recipe, slices=trainer.slices,
     )  # fmt: skip
     if options.output is not None and trainer.stands_in:
         notices.append(_stand_ins(trainer, options.engine is None))
+    if trainer.train is not None and trainer.evaluated < _FEW:
+        noise = 0.5 / (trainer.evaluated * SAMPLES) ** 0.5
+        few: dict[str, Any] = {"problems": trainer.evaluated, "noise": noise, "wanted": _FEW}
+        notices.append(notice("few_validation", **few))
     if options.output is not None and trainer.is_cut_later:
         notices.append(notice("longer_responses", limit=trainer.cut))
     asked = Asked(
@@ -109,13 +115,12 @@ def design(options: Options) -> int:
         swept = document["answer"] == "sweep" or options.sweep
         document["written"] = "sweep" if swept else "run"
         n = document["final"]["rollouts_per_problem"]
-        untried = trainer.recipe if runs.tried is None else None
         written = runs.sweep if swept else runs.final
         final = limits.final(runs.sweep, n, limits.left(runs.sweep)) if swept else runs.final
         document |= _written(
             options, runs.sweep, trainer, price=price, problems=options.problems,
             final=final.rollouts if swept else final,
-            tried=runs.tried if untried is None else limits.tried(written, untried),
+            tried=runs.tried or limits.tried(written, trainer.recipe),
         )  # fmt: skip
     write_json(document, options.json)
     shown = {**document, "study": options.output and shlex.quote(options.output)}
@@ -137,8 +142,9 @@ def _source(options: Options) -> str | None:
 
 def _difficulty(options: Options, notices: list[Notice]) -> str | None:
     """As it was said, else by the pass rates that the training problems bring, all of them."""
-    if options.difficulty is not None or options.train is None:
-        return str(options.difficulty) if options.difficulty else None
+    asked = str(options.difficulty) if options.difficulty else None
+    if options.train is None:
+        return asked
     from isocompute.difficulty import recommend
     from isocompute.domain import notice
     from isocompute.problems import load_problems
@@ -146,9 +152,14 @@ def _difficulty(options: Options, notices: list[Notice]) -> str | None:
     rates = [p.pass_rate for p in load_problems(options.train, verifier=options.verifier).problems]
     known = [rate for rate in rates if rate is not None]
     if len(known) < len(rates):
-        return None
+        return asked
     advice = recommend(known)
     mean = sum(known) / len(known)
+    if asked is not None:
+        if asked != advice.name:
+            against: dict[str, Any] = {"difficulty": asked, "found": advice.name, "rate": mean}
+            notices.append(notice("difficulty_against_file", **against))
+        return asked
     notices.append(notice("difficulty_of_file", difficulty=advice.name, rate=mean))
     notices += advice.notices
     return advice.name
@@ -209,12 +220,16 @@ def _budget(options: Options) -> Budget:
 def _check_hours(budget: Budget, rates: Rates) -> None:
     """Refuse GPU-hours and money where nobody knows what a rollout takes of them."""
     said = {"gpu_hours": "GPU-hours", "usd": "money"}.get(budget.unit)
-    own_price = budget.unit == "gpu_hours" or rates.usd_per_gpu_hour is not None
-    if said and own_price and rates.rollouts_per_gpu_hour is None:
+    unpriced = budget.unit == "usd" and rates.usd_per_gpu_hour is None
+    if said and rates.rollouts_per_gpu_hour is None:
+        also, none, and_add = (
+            (" and the price of a GPU-hour", "neither", " and --usd-per-gpu-hour")
+            if unpriced else ("", "none", ""))  # fmt: skip
         raise InputError(
-            f"a budget in {said} needs the rollouts that a GPU trains on in an hour, but none is "
-            "known; add --rollouts-per-gpu-hour (your last run: B_p x n x steps / GPUs / hours), "
-            "name a --prior whose runs were timed, or give the budget in rollouts."
+            f"a budget in {said} needs the rollouts that a GPU trains on in an hour{also}, but "
+            f"{none} is known; add --rollouts-per-gpu-hour (your last run: B_p x n x steps / GPUs "
+            f"/ hours){and_add}, name a --prior whose runs were timed, or give the budget in "
+            "rollouts."
         )
 
 

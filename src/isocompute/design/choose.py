@@ -1,8 +1,9 @@
 """From what a person knows to a sweep, its price and its worth: the `design --json` document.
 
 Candidates are screened on some worlds, the best is judged on fresh ones, so that its loss is not
-that of a lucky winner. Half and twice of the sweep are judged on the same worlds with the same
-luck. An n is guessed in many more worlds, which costs nothing.
+that of a lucky winner, and on more of them while its gain is not told from zero: an answer must not
+depend on the seed. Half and twice of the sweep are judged on the same worlds with the same luck. An
+n is guessed in many more worlds, which costs nothing.
 
 Shape legend: W worlds.
 """
@@ -17,12 +18,12 @@ import numpy as np
 
 from isocompute.answers.beside import FEWER
 from isocompute.design.candidates import LEAST_BP, Limits, candidates, check_limits, starting_bp
-from isocompute.design.judge import Judge, loss_row
+from isocompute.design.judge import Judge, loss_row, most_judged, nothing_lost, pays
 from isocompute.design.prior import Worlds
 from isocompute.design.simulate import Sweep
 from isocompute.design.worth import Guess, IntArray, Loss, allowed, best_guess
 from isocompute.domain import Configuration, Notice, documented, notice
-from isocompute.domain.text import plain
+from isocompute.domain.text import plain, told_apart
 
 # Worlds that every candidate sees; the best three see as many again: a third of the time.
 SCREENED = 8
@@ -32,6 +33,7 @@ GUESSED = 1000
 # A batch so many times smaller or larger than any known takes another time for a rollout: updates
 # have a part that no batch shortens.
 FAR = 4
+LEAST_N = 2  # a smaller group has no advantages
 PRIOR_TIMES = 10.0  # beyond ten times the longest known run a prior is mostly the form's tail
 
 
@@ -42,7 +44,7 @@ class Asked:
     Args:
         limits: to keep to.
         problems_per_batch: B_p; None: the prior's, or less if the budget is too small for it.
-        draws: simulated sweeps behind every loss.
+        draws: simulated sweeps behind every loss; more where the answer is not clear.
         seed: seed of the simulation.
         notices: to carry into the document.
         writes_sweep: the sweep is wanted, also where none pays.
@@ -60,7 +62,7 @@ class Asked:
 
 def worlds_needed(draws: int) -> int:
     """Number of worlds: to screen and to judge, and to guess in."""
-    return max(GUESSED, 2 * min(SCREENED, draws) + draws)
+    return max(GUESSED, 2 * min(SCREENED, draws) + most_judged(draws))
 
 
 class Runs(NamedTuple):
@@ -93,14 +95,14 @@ def design_sweep(worlds: Worlds, asked: Asked) -> tuple[Runs, dict[str, Any]]:
     alone = _alone(worlds, limits, sweep, b_p, fixed=asked.problems_per_batch is not None)
     whole_F = judge.left(alone, swept=False)
     judge = replace(judge, whole_F=whole_F, alone_bp=alone.problems_per_batch)
-    fresh = slice(2 * screened, 2 * screened + asked.draws)
     none, alone = _as_planned(judge.guesses(), alone, asked)
+    lost, fresh = judge.decided(sweep, none[0], 2 * screened, asked.draws)
     one_W, one_n = judge.one(fresh)
-    lost = judge.lost(sweep, fresh)
-    after = judge.steadied(lost.total_W, fresh)
+    after, gain = judge.steadied(lost.total_W, fresh), judge.gain(none[0], lost.total_W, fresh)
+    few = slice(fresh.start, fresh.start + asked.draws)
     spending = float((lost.total_W - judge.choice_alone(fresh, lost)).mean())
     worth = {
-        "simulated_sweeps": asked.draws,
+        "simulated_sweeps": len(lost.total_W),
         "after": loss_row(
             after, choice=after.loss - spending, spending=spending,
             choice_at_best=judge.steadied(judge.best_of(sweep, fresh), fresh).loss,
@@ -112,11 +114,9 @@ def design_sweep(worlds: Worlds, asked: Asked) -> tuple[Runs, dict[str, Any]]:
         ),
         "guesses": [one._asdict() for one in none],
         "one_n": loss_row(Loss.of(one_W), rollouts_per_problem=one_n),
-        "gain": loss_row(Loss(
-            none[0].loss - after.loss, float(np.hypot(after.standard_error, none[0].standard_error))
-        )),
+        "gain": loss_row(gain, sure=pays(gain), nothing=nothing_lost(gain)),
         **{
-            name: judge.scaled(sweep, times, fresh)
+            name: judge.scaled(sweep, times, few, after, lost.total_W[: asked.draws])
             for name, times in (("half", 0.5), ("twice", 2.0))
         },
     }  # fmt: skip
@@ -158,7 +158,7 @@ def _document(
     worth: dict[str, Any],
 ) -> tuple[Runs, dict[str, Any]]:  # fmt: skip
     limits = asked.limits
-    saves, guess = worth["gain"]["loss"] > 0, worth["without"]["rollouts_per_problem"]
+    saves, guess = worth["gain"]["sure"], worth["without"]["rollouts_per_problem"]
     likely = worlds.n_F[int(np.median(chosen_W))] if saves else guess
     before = sweep if saves else alone
     final = limits.final(before, likely, limits.left(before, swept=saves))
@@ -173,7 +173,8 @@ def _document(
     notices = [*_limits_of(worlds, asked, sweep, parts, passes), *asked.notices]
     if limits.recipe is not None and rates is None:
         share = limits.taken(limits.tried(written, limits.recipe)) / limits.budget
-        notices.append(notice("rates_unpaid", share=share, spend=limits.spend))
+        taken_share, may = told_apart(share, limits.spend)
+        notices.append(notice("rates_unpaid", share=taken_share, spend=may))
     if not saves:
         notices.append(notice("no_sweep", n=guess))
     taken = [limits.taken(one) for one in (rates, sweep if saves else None, final)]
@@ -244,9 +245,10 @@ def _limits_of(
         yield notice("passes_over_data", passes=passes["final"], problems=limits.problems)
     if limits.problems and worlds.problems and limits.problems < worlds.problems / FEWER:
         yield notice("problems_fewer_than_prior", problems=limits.problems, known=worlds.problems)
+    yield from _beyond_tested(worlds, limits, parts)
     largest = sweep.rollouts_per_problem[-1]
     bought = limits.buys(sweep.problems_per_batch, largest, limits.budget)
-    if bought > PRIOR_TIMES * worlds.longest:
+    if worlds.fit is None and bought > PRIOR_TIMES * worlds.longest:
         yield notice("beyond_prior", times=bought / worlds.longest)
     batches = sorted(p.problems_per_batch * n for p in parts for n in p.rollouts_per_problem)
     given = not limits.price.speeds and limits.price.rates.rollouts_per_gpu_hour is not None
@@ -268,3 +270,28 @@ def _limits_of(
         more = "Raise --budget or --spend" if asked.problems_per_batch is None else (
             f"Pass --problems-per-batch {usual}")  # fmt: skip
         yield notice("bp_of_prior", bp=b_p, known=usual, do=more)
+
+
+def _beyond_tested(worlds: Worlds, limits: Limits, parts: Sequence[Sweep]) -> Iterator[Notice]:
+    """What an older study does not hold of the run: a larger or smaller n, and its length.
+
+    In the words of `plan`. Worlds hold the n tested alone: an n beyond, which the model can guess,
+    made a guess seem to lose half as much again as it did (docs/lab-log.md).
+    """
+    if worlds.fit is None:
+        return
+    final = parts[-1]
+    edge, b_p, (n,) = worlds.fit.support[1], final.problems_per_batch, final.rollouts_per_problem
+    if (times := final.rollouts / edge) > FAR:
+        yield notice("extrapolated", edge=edge, times=times, unit="rollouts", trust="",
+                     do="Spend a tenth first")  # fmt: skip
+    low, high = worlds.n_F[0], worlds.n_F[-1]
+    fits = limits.max_batch is None or 2 * b_p * n <= limits.max_batch
+    if n == high and fits:
+        yield _edge("capped_by_tested_n", b_p, n, 2 * n, min(edge, final.rollouts))
+    elif n == low > LEAST_N:
+        yield _edge("n_at_smallest_tested", b_p, n, n // 2, min(edge, final.rollouts))
+
+
+def _edge(code: str, b_p: int, n: int, other: int, rollouts: float) -> Notice:
+    return notice(code, n=n, other=other, trains={Configuration(b_p, other): rollouts})

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from isocompute.answers.best import AS_GOOD
 from isocompute.design.candidates import Limits
 from isocompute.design.prior import Worlds
 from isocompute.design.simulate import Sweep
@@ -28,6 +29,11 @@ from isocompute.design.worth import (
 )
 
 KEPT = 3  # candidates that see as many worlds again
+# A sweep is judged in twice as many worlds until its gain lies three standard errors above zero or
+# one below, or is known to a quarter of what counts as good; then it is recommended if it lies two
+# above: of what is as good, running none is cheaper.
+ABOVE, BELOW, SURE, PRECISE = 3.0, 1.0, 2.0, AS_GOOD / 4
+MOST, TIMES = 320, 8  # worlds at most: half a minute; times the draws asked for
 
 
 @dataclass(frozen=True)
@@ -36,6 +42,26 @@ class Lost:
 
     total_W: FloatArray
     chosen_W: IntArray
+
+    def and_(self, other: Lost) -> Lost:
+        """In the worlds of both."""
+        return Lost(np.append(self.total_W, other.total_W),
+                    np.append(self.chosen_W, other.chosen_W))  # fmt: skip
+
+
+def most_judged(draws: int) -> int:
+    """Worlds in which a sweep is judged at most."""
+    return max(draws, min(TIMES * draws, MOST))
+
+
+def pays(gain: Loss) -> bool:
+    """Whether a gain is surely above zero, by the error of the simulation."""
+    return gain.loss > SURE * gain.standard_error
+
+
+def nothing_lost(gain: Loss) -> bool:
+    """Whether it cannot be told from zero."""
+    return abs(gain.loss) <= SURE * gain.standard_error
 
 
 @dataclass(frozen=True)
@@ -96,6 +122,25 @@ class Judge:
         more = {s: np.append(seen[s], self.lost(s, second).total_W) for s in kept}
         return min(kept, key=lambda sweep: more[sweep].mean())
 
+    def decided(self, sweep: Sweep, guess: Guess, first: int, draws: int) -> tuple[Lost, slice]:
+        """Losses by a sweep, in so many worlds that its gain over a guess is clear, and in which.
+
+        Args:
+            sweep: the candidate.
+            guess: what is run without it.
+            first: the first world that has not been seen yet.
+            draws: worlds to begin with.
+        """
+        which, most = slice(first, first + draws), first + most_judged(draws)
+        lost = self.lost(sweep, which)
+        while which.stop < most:
+            gain, error = self.gain(guess, lost.total_W, which)
+            if error <= PRECISE or gain > ABOVE * error or gain < -BELOW * error:
+                break
+            more = slice(which.stop, min(2 * which.stop - first, most))
+            lost, which = lost.and_(self.lost(sweep, more)), slice(first, more.stop)
+        return lost, which
+
     def guesses(self) -> list[Guess]:
         """Every n that may be run without a sweep, in all worlds, the best guess first."""
         return guesses(self.worlds, self.whole, self._free)
@@ -114,10 +159,16 @@ class Judge:
         much is added as goes with it.
         """
         none_W, everywhere = self.without(which)[0], self.guesses()[0].loss
-        spread = float(none_W.var())
-        share = float(np.cov(lost_W, none_W, ddof=0)[0, 1]) / spread if spread > 0 else 0.0
-        share = min(max(share, 0.0), 1.0)
-        return Loss.of(lost_W + share * (everywhere - none_W))
+        return Loss.of(lost_W + _share(lost_W, none_W) * (everywhere - none_W))
+
+    def gain(self, guess: Guess, lost_W: FloatArray, which: slice) -> Loss:
+        """What a sweep that loses so much in some of the worlds saves over a guess.
+
+        Of the error of the guess's loss only that part counts that the sweep's does not share.
+        """
+        after = self.steadied(lost_W, which)
+        apart = (1 - _share(lost_W, self.without(which)[0])) * guess.standard_error
+        return Loss(guess.loss - after.loss, float(np.hypot(after.standard_error, apart)))
 
     def one(self, which: slice) -> tuple[FloatArray, int]:
         """By the n that is best on average over all budgets, and that n."""
@@ -138,14 +189,32 @@ class Judge:
         own = [f for f in at_F if self.worlds.n_F[f] in sweep.rollouts_per_problem]
         return np.asarray(score_WF[:, at_F].max(axis=1) - score_WF[:, own].max(axis=1))
 
-    def scaled(self, sweep: Sweep, times: float, which: slice) -> dict[str, Any] | None:
-        """The worth of the same sweep with shorter or longer runs; None where it cannot be run."""
+    def scaled(
+        self, sweep: Sweep, times: float, which: slice, after: Loss, after_W: FloatArray
+    ) -> dict[str, Any] | None:
+        """The worth of the same sweep with shorter or longer runs; None where it cannot be run.
+
+        Args:
+            sweep, times: what is scaled.
+            which: the worlds.
+            after: the loss by the sweep itself.
+            after_W: that in these worlds.
+        """
         other = sweep.at(int(sweep.rollouts_per_run * times))
         short = other.steps(sweep.rollouts_per_problem[-1]) < LEAST_STEPS
         if short or not self._among(self.left(other)):
             return None
-        loss = self.steadied(self.lost(other, which).total_W, which)
-        return loss_row(loss, rollouts=other.rollouts)
+        behind = Loss.of(self.lost(other, which).total_W - after_W)
+        error = float(np.hypot(after.standard_error, behind.standard_error))
+        return loss_row(Loss(after.loss + behind.loss, error), rollouts=other.rollouts,
+                        behind=behind.loss, behind_error=behind.standard_error)  # fmt: skip
+
+
+def _share(lost_W: FloatArray, none_W: FloatArray) -> float:
+    """How much of a loss goes with what the guess loses in the same worlds, from 0 to 1."""
+    spread = float(none_W.var())
+    share = float(np.cov(lost_W, none_W, ddof=0)[0, 1]) / spread if spread > 0 else 0.0
+    return min(max(share, 0.0), 1.0)
 
 
 def loss_row(loss: Loss, **more: Any) -> dict[str, Any]:

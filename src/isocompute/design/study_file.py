@@ -108,11 +108,28 @@ class Trainer:
         return self.train is None or self.model is None
 
     @property
-    def recipe(self) -> Recipe | None:
-        """What is trained with, of a model of one's own; None: a stand-in's is known."""
-        if self.train is None and self.model is None:
-            return None
-        return Recipe.for_difficulty(cast("Difficulty", self.difficulty), **self.kept.words)
+    def trains_the_toy(self) -> bool:
+        """Whether the study trains the shipped model on shipped problems, whose rate is known.
+
+        For trl and verl a shipped model only stands in until a person names one.
+        """
+        return self.engine == "local" and self.train is None and self.model is None
+
+    @property
+    def rate_known(self) -> bool:
+        """Whether no learning rate need be tried."""
+        return self.trains_the_toy or self.kept.has_rate
+
+    @property
+    def words(self) -> dict[str, Any]:
+        """The words of `recipe`, beside the difficulty."""
+        # Of the shipped model alone: its rate would ruin a model of a billion parameters.
+        return {**self.kept.words, **(_RECIPE_OF_THE_WORLD if self.trains_the_toy else {})}
+
+    @property
+    def recipe(self) -> Recipe:
+        """What is trained with."""
+        return Recipe.for_difficulty(cast("Difficulty", self.difficulty), **self.words)
 
     @property
     def problems(self) -> int | None:
@@ -170,10 +187,7 @@ def study_content(path: Path, sweep: Sweep, trainer: Trainer, *, final: float | 
         problems: D: so many of the training problems; None: all.
         price: whose rates are kept with the study.
     """
-    recipe: dict[str, Any] = {"difficulty": trainer.difficulty, **trainer.kept.words}
-    # Of the shipped model alone: its learning rate would ruin a model of a billion parameters.
-    if trainer.train is None and trainer.model is None and trainer.engine != "verl":
-        recipe |= _RECIPE_OF_THE_WORLD
+    recipe: dict[str, Any] = {"difficulty": trainer.difficulty, **trainer.words}
     alone = final if isinstance(final, Sweep) else None
     trained = alone or sweep
     known = _rates(price, trained, tried)

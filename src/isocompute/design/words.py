@@ -19,10 +19,13 @@ _MUCH = 0.02  # of the budget: more evaluation than that is told apart from trai
 _MODEL = "Qwen2.5-7B"  # of the shipped sweeps
 # In lines of their own.
 _SAID = ("no_sweep", "passes_over_data", "stand_ins", "prior_alone", "difficulty_of_file",
-         "bp_of_problems", "bp_of_prior", "prior_of_others", "rates_unpaid")  # fmt: skip
+         "bp_of_problems", "bp_of_prior", "prior_of_others", "rates_unpaid",
+         "difficulty_against_file", "few_validation")  # fmt: skip
 # What speaks against the answer, gravest first: one stands right below it.
 _AGAINST = ("passes_beyond_prior", "problems_fewer_than_prior", "beyond_prior",
+            "capped_by_tested_n", "n_at_smallest_tested", "extrapolated",
             "rate_of_another_batch")  # fmt: skip
+_ABSURD = 100  # passes over the data: said before the answer that makes them
 
 
 def design_lines(d: Row, *, why: bool = False) -> list[str]:
@@ -36,11 +39,12 @@ def design_lines(d: Row, *, why: bool = False) -> list[str]:
 
 
 def _screen(d: Row, *, why: bool) -> list[str]:
-    rows = {
+    first = ("Caution",) if _is_absurd(d) else ()
+    rows: dict[str, list[str]] = {name: [] for name in first} | {
         "Answer": _answer(d), "Caution": _caution(d), "As good": _as_good(d),
         "Cost": _cost_rows(d), "Worth": _row("Worth", _worth(d)), "Recipe": _recipe(d),
-        "Passes": _passes(d), "Batch": _batch(d), "Set": _set(d), "Time": _time(d), "Note": [],
-        "Do": _written(d),
+        "Passes": _passes(d), "Batch": _batch(d), "Set": _set(d), "Check": _check(d),
+        "Time": _time(d), "Note": [], "Do": _written(d),
     }  # fmt: skip
 
     def lines() -> list[str]:
@@ -59,7 +63,9 @@ def _screen(d: Row, *, why: bool) -> list[str]:
     if not rows["Note"] and rows["Caution"] and (left := len(_others(d))):
         rows["Caution"] = _caution(d, f" ({left} more: --why)")
     # In the order in which they give way.
-    last = {"Set": [], "Recipe": _recipe(d, brief=True), "Caution": _caution(d)}
+    warned = any(one["code"] == "difficulty_against_file" for one in d["notices"])
+    last = {"Set": rows["Set"] if warned else [], "Recipe": _recipe(d, brief=True),
+            "Caution": _caution(d)}  # fmt: skip
     for name, shorter in last.items():
         if len(lines()) > LINES:
             rows[name] = shorter
@@ -124,6 +130,8 @@ def _batch(d: Row) -> list[str]:
 def _set(d: Row) -> list[str]:
     """Which difficulty was taken, or that none was."""
     for one in d["notices"]:
+        if one["code"] == "difficulty_against_file":
+            return _row("Set", one["text"])
         if one["code"] == "prior_alone":
             said = "--difficulty: it decides the best n (isocompute difficulty measures it)"
             return _row("Set", said)
@@ -131,6 +139,12 @@ def _set(d: Row) -> list[str]:
             said = f"{d['difficulty']} difficulty, by --train's pass rates"
             return _row("Set", f"{said}; --difficulty overrides")
     return []
+
+
+def _check(d: Row) -> list[str]:
+    """That evaluations are too noisy."""
+    said = [one["text"] for one in d["notices"] if one["code"] == "few_validation"]
+    return _row("Check", said[0]) if said else []
 
 
 def _time(d: Row) -> list[str]:
@@ -142,6 +156,11 @@ def _caution(d: Row, more: str = "") -> list[str]:
     """What speaks against the answer, among the first lines."""
     one = _against(d)
     return [] if one is None else _row("Caution", f"{one['text']} {one['remedy']}{more}")
+
+
+def _is_absurd(d: Row) -> bool:
+    passes = d["passes_over_data"] and d["passes_over_data"]["final"] >= _ABSURD
+    return bool(passes) and (_against(d) or {}).get("code") == "passes_beyond_prior"
 
 
 def _against(d: Row) -> Row | None:
@@ -224,10 +243,7 @@ def _why(d: Row) -> list[str]:
     by_n = {one["rollouts_per_problem"]: one for one in guesses}
     near = [f"n = {k} loses {by_n[k]['behind']:.3f} more" for k in (n // 2, 2 * n) if k in by_n]
     said += [f"Against n = {n}: {', '.join(near)}."] if near else []
-    scaled = [
-        f"{words} as long {worth[key]['loss']:.3f}"
-        for key, words in (("half", "half"), ("twice", "twice")) if worth[key] is not None
-    ]  # fmt: skip
+    scaled = _scaled(worth)
     said += [f"After the same sweep: {', '.join(scaled)}."] if scaled else []
     return [line for one in said for line in textwrap.wrap(one, WIDTH, subsequent_indent="  ")]
 
@@ -316,6 +332,8 @@ def _rate(d: Row, part: Row) -> str:
 def _worth(d: Row) -> str:
     worth, sweep = d["worth"], d["sweep"]
     after, none, across = worth["after"], worth["without"], worth.get("across_models")
+    edge = {"capped_by_tested_n", "n_at_smallest_tested"} & {one["code"] for one in d["notices"]}
+    tested = " tested" if edge else ""
     if d["answer"] != "sweep":
         listed = ", ".join(map(str, sweep["rollouts_per_problem"]))
         took = _drawn(d, {**sweep, "hours": None})
@@ -323,21 +341,20 @@ def _worth(d: Row) -> str:
             took = ", ".join([*_paid(d, {**sweep, "hours": None})[-1:], _share(sweep)])
         took = took.replace(" of the budget", "")
         other = f"with a sweep of n = {listed} ({took}), {_too_little(d)}"
+        if across is not None and worth["gain"]["nothing"]:
+            return (f"{_across(across)}. Here a sweep of n = {listed} ({took}) would neither gain "
+                    f"nor lose ({_signed(worth['gain'])})")
         if across is not None:
             why = _too_little(d).replace("which", "it", 1).replace("whose", "its", 1)
             return f"{_across(across)}. Here a sweep of n = {listed} ({took}) does not pay: {why}"
-        return f"score lost to the best n: {_loss(none)}; {other}, {_loss(after)}"
+        return f"score lost to the best n{tested}: {_loss(none)}; {other}, {_loss(after)}"
     if across is not None:
         return (f"{_across(across)}. If yours is like the prior's, this sweep saves "
                 f"{_loss(worth['gain'])} over guessing n = {none['rollouts_per_problem']}")
     guessed = f"{_loss(none)} with the guess n = {none['rollouts_per_problem']}"
-    scaled = [
-        f"{words}: {worth[key]['loss']:.3f}"
-        for key, words in (("half", "half as long"), ("twice", "twice"))
-        if worth[key] is not None
-    ]
+    scaled = _scaled(worth)
     aside = f" ({', '.join(scaled)})" if scaled else ""
-    return f"score lost against the best n: {_loss(after)} after the sweep{aside}, {guessed}"
+    return f"score lost to the best n{tested}: {_loss(after)} after the sweep{aside}, {guessed}"
 
 
 def _across(across: Row) -> str:
@@ -352,6 +369,8 @@ def _too_little(d: Row) -> str:
     """Why a sweep loses more than the guess."""
     none, after, sweep = d["worth"]["without"], d["worth"]["after"], d["sweep"]
     n = none["rollouts_per_problem"]
+    if d["worth"]["gain"]["nothing"]:
+        return "which would neither gain nor lose"
     if after["choice"] <= none["loss"]:
         return "which costs more than it finds"
     if n > after["largest_n"]:
@@ -359,6 +378,21 @@ def _too_little(d: Row) -> str:
     if n not in sweep["rollouts_per_problem"]:
         return f"which does not try n = {n}"
     return "whose runs are too short to tell"
+
+
+def _scaled(worth: Row) -> list[str]:
+    """Losses after runs half and twice as long, or that they are alike."""
+    out = list[str]()
+    for key, words in (("half", "half as long"), ("twice", "twice")):
+        if (row := worth[key]) is not None:
+            alike = abs(row["behind"]) <= 2 * row["behind_error"]
+            out.append(f"{words}: {'alike' if alike else _loss(row)}")
+    return out
+
+
+def _signed(row: Row) -> str:
+    """What is saved, below zero lost, with its error."""
+    return f"{row['loss']:+.3f} +- {row['standard_error']:.3f}"
 
 
 def _loss(row: Row) -> str:

@@ -252,7 +252,7 @@ TABLES: Mapping[str, Mapping[str, Template]] = {
     },
     "Of a design": {
         "no_sweep": _note(
-            "No sweep within this budget gains more than it costs: run n = {n}.",
+            "No sweep within this budget surely gains: run n = {n}.",
             "Raise --budget, or write one all the same with --sweep."),
         "passes_beyond_prior": _caution(
             "{passes:k} passes over {problems:k} problems; the prior's runs made {known:k} at most "
@@ -269,8 +269,8 @@ TABLES: Mapping[str, Mapping[str, Template]] = {
             "({low:k} to {high:k}): an update keeps fixed seconds.",
             "Time ten updates of that batch."),
         "rates_unpaid": _caution(
-            "To try seven learning rates would take {share:.0%} of the budget, more than a sweep "
-            "may ({spend:.0%}).",
+            "To try seven learning rates would take {share} of the budget, more than a sweep "
+            "may ({spend}).",
             "Set recipe.learning_rate to one of a run of yours, or raise --spend."),
         "bp_of_problems": _note(
             "B_p = {bp}, the most that {problems} problems fill; the prior comes from B_p = "
@@ -288,6 +288,13 @@ TABLES: Mapping[str, Mapping[str, Template]] = {
         "difficulty_of_file": _note(
             "The problems are {difficulty} by the pass rates in --train (mean {rate:.3g}).",
             "Override by --difficulty."),
+        "difficulty_against_file": _caution(
+            "The pass rates in --train say {found} (mean {rate:.3g}), but --difficulty "
+            "{difficulty} was taken.",
+            "Drop --difficulty."),
+        "few_validation": _caution(
+            "Only {problems} problems validate: an evaluation is off by {noise:.2f} (1 sigma).",
+            "Use {wanted} or more."),
         "longer_responses": _note(
             "Responses are cut at {limit:,} tokens, twice your mean or more.",
             "Model and GPUs must hold them."),

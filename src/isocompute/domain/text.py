@@ -36,6 +36,16 @@ def compact(value: float | None) -> str:
     return f"{value:,.0f}" if size >= 10 else f"{value:.2g}"
 
 
+def told_apart(one: float, other: float) -> tuple[str, str]:
+    """Two shares in percent with as many digits as tell them apart, four at most.
+
+    >>> told_apart(0.1512, 0.15)
+    ('15.1%', '15.0%')
+    """
+    digits = next((d for d in range(4) if f"{one:.{d}%}" != f"{other:.{d}%}"), 4)
+    return f"{one:.{digits}%}", f"{other:.{digits}%}"
+
+
 def fold(octaves: float) -> str:
     """A move along log2 n as people say it: how many times as large.
 

@@ -136,6 +136,11 @@ class Grid:
         return sum(sum(d.rollouts) for d in decisions.values())
 
     @property
+    def first_slices(self) -> int:
+        """Rollouts of the first slice of every configuration: what any sweep begins with."""
+        return sum(self.levels(c)[0] for c in self.steps)
+
+    @property
     def limit(self) -> float:
         """Rollouts that may be spent."""
         once = sum(m * c.batch_size for c, m in self.steps.items())

@@ -46,6 +46,17 @@ class Powers(_Section):
     low: Count
     high: Count
 
+    @model_validator(mode="after")
+    def _both_are_powers(self) -> Powers:
+        for name, value in (("low", self.low), ("high", self.high)):
+            if value & (value - 1):
+                below = 1 << (value.bit_length() - 1)
+                raise ValueError(
+                    f"`{name}` must be a power of two, as all between are, not {value}: write "
+                    f"{below} or {2 * below}, or list every value"
+                )
+        return self
+
 
 class ProblemFile(_Section):
     """A problem set: `path` (JSONL, Parquet), or a generated one with its options.
@@ -241,8 +252,10 @@ def parse_study(content: Any, *, where: str) -> StudyFile:
 def _explain(error: ValidationError, where: str) -> str:
     found = error.errors(include_url=False, include_context=False)
     # An unknown word explains more than what follows from it.
-    # Of the branches of a union, the one that went deepest is the one that was meant.
-    first = min(found, key=lambda e: (e["type"] != "extra_forbidden", -len(e["loc"])))
+    # Of the branches of a union, the one that went deepest is the one that was meant, or the one
+    # whose own rule is broken.
+    first = min(found, key=lambda e: (
+        e["type"] != "extra_forbidden", -len(e["loc"]), e["type"] != "value_error"))  # fmt: skip
     location = _place(first["loc"])
     others = sorted({_place(one["loc"]) for one in found} - {location, ""})
     more = f" (at fault, too: {', '.join(others[:3])})" if others else ""

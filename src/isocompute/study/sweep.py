@@ -135,12 +135,27 @@ class Study:
                 f"compared, but study {self.name!r} has several; make one study of each, or leave "
                 "`adaptive` out."
             )
+        self._check_spend()
         sets = sorted(first.validation)
         asked = self.adaptive.problem_set if self.adaptive else None
         if asked not in sets and not (asked is None and len(sets) == 1):
             raise InputError(
                 "`adaptive.problem_set` must name a validation set, but got "
                 f"{'none' if asked is None else repr(asked)} of {', '.join(sets)}; name one."
+            )
+
+    def _check_spend(self) -> None:
+        """Refuse a bound that the first slice of every n would break."""
+        grid = self.grid()
+        spend = grid.bounds.spend
+        if spend is not None and spend < (least := grid.first_slices):
+            section = self.source.get("adaptive")
+            said = section.get("spend") if isinstance(section, Mapping) else None
+            more = f" ({said})" if isinstance(said, str) else ""
+            raise InputError(
+                "`adaptive.spend` must pay for the first slice of every n, "
+                f"{least:,} rollouts for {len(grid.steps)} n, but got {spend:,.0f}{more}; write "
+                f"spend: {least} or more, or list fewer n."
             )
 
     def grid(self) -> Grid:

@@ -43,7 +43,6 @@ SECOND: dict[str, tuple[str, Ask]] = {
             columns={"eval/objective/verifiable_correct_rate": "avg@1"},
         ),
     ),
-    "prime_rl_run": (r"'math500/all', .*--problem-set", {"problem_set": "math500/all"}),
     "unsloth_checkpoints": (
         r"must be known, .*pattern='bp\{problems_per_batch\}_gen\{rollouts_per_problem\}_seed",
         named("bp{b}_gen{n}_seed{seed}") | {"score_range": (0.0, 2.0)},

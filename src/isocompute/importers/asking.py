@@ -34,6 +34,7 @@ from isocompute.importers.scored import likely_key
 
 _N = "rollouts_per_problem"
 _SETTINGS = ("problems_per_batch", _N)
+BY_N = "; by n, --set problems_per_batch=4:B_P,8:B_P"
 _EACH = re.compile(r"B_p is [0-9]+ \(")  # the note of a log with the batch of each process alone
 _SHARED = re.compile(r".* counts ([0-9]+) processes, .* ([0-9]+) says that .*")
 _BY_COUNT = re.compile(r"B_p is ([0-9]+) by the .*")  # and of one that counts what a step took
@@ -187,7 +188,7 @@ def _own(missing: Sequence[str]) -> Cure:
     sets, names = _sets(missing), ",".join(missing)
     text = f"{sets} with your own number (one for all runs"
     if "processes" not in missing:
-        by_n = "; by n, --set problems_per_batch=4:B_P,8:B_P" if names == _SETTINGS[0] else ""
+        by_n = BY_N if names == _SETTINGS[0] else ""
         text += (f"{by_n}; where they differ, write runs.csv beside the logs, with the columns "
                  f"run,{names}")  # fmt: skip
     return Cure(f"{text})", shlex.split(sets))

@@ -1,7 +1,8 @@
 """What trainers print of an update in several lines: the step stands in another than the score.
 
 Sources: NeMo-RL (2026-08), algorithms/grpo.py: `===== Epoch 2/3 =====`, `===== Step 12/58 =====`
-of so many in an epoch, `Validation Results:` and `Training Results:` with a line for each number;
+of so many in an epoch, `Validation Results:` and `Training Results:` with a line for each number,
+and before the former `Starting validation at step 0...`, of all updates;
 prime-rl, orchestrator/orchestrator.py: `Evaluated math500 in 9.00s (Avg@8=0.5, ...)` before the
 `Step 20 | ... | Reward: 0.4 |` of the next update, counted from 0 or, since 2026-06, from 1;
 AReaL (0d57894), utils/stats_logger.py and printing.py: `Train step 12/80 done.`, of updates done,
@@ -16,7 +17,8 @@ from typing import NamedTuple
 _HEADLINE = re.compile(r"=+ (Epoch|Step) ([0-9]{1,9})/([0-9]{1,9}) =+\s*$")
 _PART = re.compile(r"(Validation|Training) Results:\s*$")
 _NUMBER = re.compile(r"\s*• ([A-Z][\w ]{2,40}): (\S{1,30})( tokens)?\s*$")
-_MARKS = frozenset("=📊•│")
+_VALIDATING = re.compile(r"▶ Starting validation at step ([0-9]{1,9})\.\.\.")
+_MARKS = frozenset("=📊•│▶")
 _AREAL = re.compile(r"Step [0-9]+/[0-9]+ Train step ([0-9]{1,9})/[0-9]{1,9} done\.")
 _NONE: list[Block] = []
 _PRIME = "prime-rl-console"
@@ -44,6 +46,7 @@ class Blocks:
 
     def __init__(self) -> None:
         self._epoch, self._step, self._each = 1, 0, 0
+        self._at: int | None = None  # the update that a validation is said to be of
         self._part = ""
         self._first: int | None = None  # the number of the first update of prime-rl's log
         self._done = 0
@@ -82,7 +85,10 @@ class Blocks:
             pairs = zip(cells[::2], cells[1::2], strict=False)
             return [Block("areal-console", str(self._trained), key, value)
                     for key, value in pairs if key]  # fmt: skip
-        if "=== " in text and (match := _HEADLINE.search(text)):
+        if "▶ Starting " in text and (match := _VALIDATING.search(text)):
+            self._at = int(match[1])
+        elif "=== " in text and (match := _HEADLINE.search(text)):
+            self._at = None
             number, of = int(match[2]), int(match[3])
             if match[1] == "Epoch":
                 self._epoch = number
@@ -95,5 +101,5 @@ class Blocks:
         key = match and _KEYS.get((self._part, match[1]))
         if match is None or key is None:
             return self._of_prime(text)
-        step = str((self._epoch - 1) * self._each + self._step)
-        return [Block("nemo-rl-console", step, key, match[2])]
+        step = (self._epoch - 1) * self._each + self._step if self._at is None else self._at
+        return [Block("nemo-rl-console", str(step), key, match[2])]

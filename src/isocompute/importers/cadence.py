@@ -110,6 +110,30 @@ def micro_batches(
     return count, f"step: {count} of the log's are an update, by {key} and {what}"
 
 
+def as_planned(points: Collection[Points], config: Mapping[str, object], cadence: Cadence) -> str:
+    """Set evaluations that stand at calls of log where the plan has them, in place; a line.
+
+    transformers evaluates every `eval_steps` and, with `eval_on_start`, before training: where a
+    log has as many evaluations as the whole plan, at even distances (the first step may have a
+    call of its own), each has its place.
+    """
+    every, planned = cadence.every, cadence.planned
+    if not every or not planned or cadence.before is None or planned % every or any(
+        p.column.split == "train" or p.column.trainer != "trl" for p in points if p.step
+    ) or str(config.get("eval_strategy", "steps")) != "steps":
+        return ""
+    place = np.arange(0 if cadence.before else every, planned + 1, every)
+    for step_K in (p.steps_K for p in points if p.step):
+        if step_K.size != place.size or step_K.size <= _LEAST or (step_K[0] == 0) != (
+            cadence.before
+        ) or (np.diff(step_K, 2)[1:] != 0).any() or step_K[-1] in (step_K[0], place[-1]):
+            return ""
+    for one in (p for p in points if p.step):
+        one.step = array("q", place.tolist())
+    return (f"step: the log counts calls; its {place.size} evaluations are those of the whole plan,"
+            f" one in {every} of {planned} steps ({cadence.key})")
+
+
 def as_evaluations(
     points: Collection[Points], cadence: Cadence, trained: int, what: str
 ) -> tuple[int, int] | None:

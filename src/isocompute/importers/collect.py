@@ -19,7 +19,7 @@ from pathlib import Path
 
 from isocompute.importers.called import counts_problems
 from isocompute.importers.conclude import Collected, conclude
-from isocompute.importers.described import Described
+from isocompute.importers.described import BESIDE, Described
 from isocompute.importers.ledger import Errors
 from isocompute.importers.meanings import (
     OF_EVALUATION,
@@ -118,9 +118,7 @@ class Collector:
 
     def configure_beside(self, path: Path, *, alone: bool = True) -> None:
         """Take the configuration beside a log that is of this run, `alone` in it or one of many."""
-        if self._described.look_beside(path, self.name, self.settings.within, alone=alone):
-            beside = self._described.beside
-            self.counters.infer(f"configuration: read from {beside} beside the log")
+        self._described.look_beside(path, self.name, self.settings.within, alone=alone)
 
     def row(
         self, step: object, values: Mapping[str, object], line: int, *, calls: bool = False
@@ -377,6 +375,8 @@ class Collector:
         self._place_waiting()
         described, sides = self._described, self._sides
         described.trained_in(self.settings.processes)
+        if described.beside:
+            self.counters.infer(f"{BESIDE}{described.beside} beside the log")
         collected = Collected(
             name=self.name, settings=self.settings, errors=self.errors, notes=self.notes,
             note=self.note, counters=self.counters, config=described.config,

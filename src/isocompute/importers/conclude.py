@@ -20,6 +20,7 @@ from isocompute.importers import checks, placing
 from isocompute.importers.cadence import (
     Cadence,
     as_evaluations,
+    as_planned,
     cadence_of,
     counts_responses,
     micro_batches,
@@ -56,7 +57,7 @@ from isocompute.importers.recorded import logged_rate
 from isocompute.importers.runs import ImportedRun, Outcomes, Provenance, UnclearError
 from isocompute.importers.scale import of_errors
 from isocompute.importers.schedule import EPOCH, rate_span
-from isocompute.importers.scored import Evidence
+from isocompute.importers.scored import OF_PASSES, Evidence
 from isocompute.importers.settings import Settings
 from isocompute.importers.spent import Each, Spent
 from isocompute.importers.split_names import measured
@@ -146,7 +147,17 @@ def conclude(
             f"{path}: run {c.name}: rows must follow each other in time where a trainer "
             f"calls its first update step 0{EARLIEST_FIRST}"
         )
+    for key in filter(OF_PASSES.fullmatch, c.unread):
+        for points in (p for p in c.points if p.column.split != "train"):
+            if told := placing.mean_of_passes(points, key, c.evidence.numbers(key)):
+                c.counters.infer(told)
+                c.unread = [other for other in c.unread if other != key]
     cadence = cadence_of(c.config)
+    if c.counters.calls and not c.counters.seen and c.settings.step is None and not any(
+        c.side.values()
+    ) and (told := as_planned(c.points, c.config, cadence)):
+        c.counters.calls = False
+        c.counters.infer(told)
     parts, told = micro_batches(c.points, c.config, cadence)
     if (ticks := max(iterations, parts, placing.own_ticks(c.points))) > 1:
         held_out = [p for p in c.points if p.column.split != "train"]

@@ -20,6 +20,7 @@ from isocompute.importers.reading import clean_text, flatten, run_name, whole
 from isocompute.importers.runs import STOPPED, UnclearError
 from isocompute.importers.settings import Column
 
+BESIDE = "configuration: read from "  # begins the line of a run that a file beside it describes
 # What W&B and MLflow say of a run that did not come to its end, in words.
 CUT = {"crashed": "crashed", "failed": "failed", "killed": "was killed"}
 
@@ -70,12 +71,16 @@ class Described:
         before = configuration(self.config)
         self.config.update(flat)
         after = configuration(self.config)
-        for name in ("problems_per_batch", "rollouts_per_problem"):
+        changed = [name for name in ("problems_per_batch", "rollouts_per_problem")
+                   if getattr(before, name) not in (None, getattr(after, name))]  # fmt: skip
+        if changed and self.beside.startswith(".."):  # of the latest start, and this is another
+            self._note(f"{self.beside} is not used: the log says other settings of itself")
+            self.beside, self.config, changed = "", flat, []
+        for name in changed:
             old, new = getattr(before, name), getattr(after, name)
-            if old is not None and new != old:
-                self._errors.add(line, f"the configuration changes {name} from {old} to {new}")
-                self._note(f"the log changes {name} from {old} to {new} within one run")
-                self._found = Found()  # neither value holds for the whole run
+            self._errors.add(line, f"the configuration changes {name} from {old} to {new}")
+            self._note(f"the log changes {name} from {old} to {new} within one run")
+            self._found = Found()  # neither value holds for the whole run
 
     @staticmethod
     def _refuse_logarithm(key: str, name: str, value: object) -> None:
@@ -83,7 +88,7 @@ class Described:
         if key != name and name in LOG2.values():
             refuse_logarithm(key, name, [value], "a column map")
 
-    def look_beside(self, path: Path, run: str, within: Path | None, *, alone: bool) -> bool:
+    def look_beside(self, path: Path, run: str, within: Path | None, *, alone: bool) -> None:
         """Take the configuration beside a log, if one is of this run, `alone` in it or not."""
         own = configuration_beside(path, within) if alone else None
         beside = own or next((found for name in dict.fromkeys((
@@ -95,13 +100,12 @@ class Described:
         if beside is None and alone:  # a file is named for the run's id, where runs share a name
             beside = configuration_in_table(path, run_name(path))
         if beside is None:
-            return False
+            return
         self.beside, config = beside
         self.configure(config)
         state = str(config.get("State", config.get("state", ""))).lower()
         if state in CUT:
             self._note(f"{self.beside} says that it {CUT[state]}{STOPPED}")
-        return True
 
     def trained_in(self, processes: int | None) -> None:
         """Take how many processes trained, where the configuration does not say it."""

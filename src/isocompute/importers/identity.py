@@ -9,7 +9,9 @@ Shape legend: K points of one series.
 
 from __future__ import annotations
 
+import os
 import re
+import shlex
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
@@ -17,6 +19,7 @@ from pathlib import Path
 
 import numpy as np
 
+from isocompute.importers.described import BESIDE
 from isocompute.importers.merging import merged
 from isocompute.importers.repetitions import SETTINGS, differing
 from isocompute.importers.runs import AGAIN, STOPPED, ImportedRun, Series, UnclearError
@@ -61,7 +64,27 @@ def settle_runs(
         else:
             once = _both_kept(once, before)
         runs = join_resumed(once, resumed, before)
+        if resumed != "apart":
+            _refuse_one_file(runs, before)
     return list(runs)
+
+
+def _refuse_one_file(runs: Sequence[ImportedRun], decided: frozenset[int]) -> None:
+    """Refuse whole runs of one seed by a file above them: it may be of the last of them alone."""
+    alike = defaultdict[tuple[object, ...], list[str]](list)
+    for run in (one for one in runs if one.seed is not None and id(one) not in decided):
+        said = next((line for line in run.provenance.inferred if line.startswith(BESIDE)), "")
+        if (name := said.removeprefix(BESIDE).partition(" ")[0]).startswith(".."):
+            file = os.path.normpath(Path(run.provenance.path).parent / name)
+            alike[file, *(getattr(run, setting) for setting in SETTINGS)].append(run.name)
+    for (above, _, n, seed), several in alike.items():
+        if len(several) > 1:
+            raise UnclearError(
+                f"runs of one seed must differ in their settings, but {above!r} says n={n} and "
+                f"seed {seed} of {', '.join(several[:3])}; if it was changed between them, lay a "
+                "copy with each one's own beside its log, else add --set resumed=apart.",
+                options=APART, trial=APART, condition=f"all of them had n={n}",
+            )
 
 
 def named_apart(runs: Sequence[ImportedRun]) -> list[ImportedRun]:
@@ -210,11 +233,18 @@ def _last_starts(
                 f"{' in a chart' if columns else ' without a seed'}"
             )  # fmt: skip
             counts = "longer one" if is_chart else "last start"
+            file = Path(last.provenance.path)
+            there = shlex.quote(str(file.parent.parent / "nN"))
+            apart = "else, resumed=apart" if is_chart else (
+                "if both had one B_p and n, resumed=apart; if not, first move one into a folder "
+                f"that says its n: mkdir {there} && mv {shlex.quote(str(file))} {there}"
+            )
             raise UnclearError(
                 f"{what} must be one run, but {one} and {other} both begin at the start; if one "
-                f"is a new start of the other, add --set resumed=join (the {counts} counts), else "
-                "resumed=apart.",
+                f"is a new start of the other, add --set resumed=join (the {counts} counts); "
+                f"{apart}.",
                 options=RESUMED, trial=APART,
+                condition="" if is_chart else f"both starts in {file.parent.name!r} had one n",
             )
         left_out |= {id(run) for run in before}
     return [run for run in runs if id(run) not in left_out]

@@ -1,7 +1,8 @@
 """Markdown of one's own notes: a table of runs with their settings, and each run's scores.
 
 A table with a column of updates is the course of the run that its column `run` or the heading above
-it names; one without is of settings, by run. What the text says of the seed holds for all.
+it names, or of one for each n that its columns name; one without is of settings, by run. What the
+text says of the seed holds for all.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from isocompute.importers.handing import is_a_table
 from isocompute.importers.latex import ENDING, SEED
 from isocompute.importers.ledger import Errors, provenance_of
 from isocompute.importers.listed import NAMING
+from isocompute.importers.names import pattern_in_columns
 from isocompute.importers.plain_words import explained
 from isocompute.importers.prefixed import read_prefixed
 from isocompute.importers.reading import OF_ONES_OWN, run_name
@@ -30,6 +32,7 @@ _RULER = re.compile(r"\|?[\s:|-]*-[\s:|-]*")
 _HEADING = re.compile(r"#{1,6}\s+(.*?)\s*#*")
 _UPDATES = ("updates", "batches", *STEPS)
 _OURS = ("problems_per_batch", "rollouts_per_problem", "seed")
+_CELL = "score"  # the key of scores that only the name of their run's column stands above
 _LONGEST = 1 << 22
 
 
@@ -89,18 +92,23 @@ def read_notes(path: Path, settings: Settings) -> list[ImportedRun]:
     seeds = {*SEED.findall("\n".join(line for line in text.splitlines() if "|" not in line))}
     runs = dict[str, Collector]()
     for table, step in courses:
-        named = table.at(NAMING)
+        named, wide = table.at(NAMING), Settings(pattern=pattern_in_columns(table.names))
+        is_wide = all(wide.for_run(k).named for i, k in enumerate(table.names) if i != step)
         for nth, row in enumerate(table.rows, table.line + 2):
-            name = (table.heading or run_name(path)) if named is None else row[named]
-            if name not in runs:
-                one = runs[name] = Collector(name, errors, settings.for_run(name))
-                one.configure(about.get(name, {}))
-                if len(seeds) == 1 and not any("seed" in key.lower() for key in one.configured):
-                    one.configure({"seed": min(seeds)})
-                    one.counters.infer(f"seed: {min(seeds)}, as the text of the notes says")
             values = {key: cell for i, (key, cell) in enumerate(zip(table.names, row, strict=True))
                       if cell and i not in (step, named)}  # fmt: skip
-            runs[name].row(row[step], values, nth)
+            own = (table.heading or run_name(path)) if named is None else row[named]
+            of = {own: values}
+            if named is None and is_wide:  # a run in each column
+                of = {key: {_CELL: cell} for key, cell in values.items()}
+            for name, said in of.items():
+                if name not in runs:
+                    one = runs[name] = Collector(name, errors, settings.for_run(name))
+                    one.configure(about.get(name, {}))
+                    if len(seeds) == 1 and not any("seed" in key.lower() for key in one.configured):
+                        one.configure({"seed": min(seeds)})
+                        one.counters.infer(f"seed: {min(seeds)}, as the text of the notes says")
+                runs[name].row(row[step], said, nth)
     provenance = provenance_of(path, "markdown")
     return [one.finish(path, "markdown", provenance) for one in runs.values()]
 

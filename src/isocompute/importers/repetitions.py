@@ -86,7 +86,8 @@ def _refuse_another_start(runs: Sequence[ImportedRun]) -> None:
                 first, last = float(s.score_K[0]), float(s.score_K[-1])
                 key = s.metric.kind, s.metric.variable, s.problem_set
                 starts[key][run.name] = first, abs(last - first), bend
-    for of in starts.values():
+    means = [of for (kind, *_), of in starts.items() if kind == "avg"]
+    for of in means or starts.values():  # what another model scores, its mean tells first
         gain, noise = (float(np.median([one[i] for one in of.values()])) for i in (1, 2))
         order = sorted(of, key=lambda name: of[name][0])
         gaps = np.diff([of[name][0] for name in order])

@@ -12,7 +12,7 @@ from isocompute.errors import InputError
 from isocompute.importers.called import mapping
 from isocompute.importers.checks import COUNTED_BY
 from isocompute.importers.powers import refuse_logarithm
-from isocompute.importers.reading import is_missing_word, number
+from isocompute.importers.reading import is_missing_word, number, whole
 from isocompute.importers.runs import ImportedRun
 from isocompute.importers.settings import ERRORS, Settings
 
@@ -25,6 +25,10 @@ _RATES = ("acc|correct|exact", "solve|success|pass")  # the most telling first
 _ALIKE = 3  # keys named beside the likeliest
 _RATE = "|".join(_RATES)
 _IF_OF_TRAINING = " if it is of the training batch, as the loss beside it is"
+OF_PASSES = re.compile(  # what numbers evaluations of one model; a bare `trial` may be a run
+    "(?:pass|draw|attempt|(?:eval|val|test)[._/]?(?:pass|draw|attempt|run|trial|rep[a-z]*))"
+    "(?:[._/]?(?:id|idx|index|no|number))?", re.I,
+)
 _HELD_OUT = r"(?<![a-z])(?:evals?|val|valid|validation|test|dev|held_?-?out|hold_?out)(?![a-z])"
 _LEARNS = re.compile(r"(?:^|[/_.])(?:loss|kl|lr|learning_rate|grad_norm)$", re.I)
 _ROWS, _FEW = 100, 2  # rows that are looked at; one with a loss is chance
@@ -58,6 +62,10 @@ class Evidence:
             known.update(values)
         elif len(self._rows) < _ROWS:
             self._rows[at] = dict(values)
+
+    def numbers(self, key: str) -> set[int | None]:
+        """The whole numbers that rows hold under a key; None of what is none."""
+        return {whole(row[key]) for row in self._rows.values() if key in row}
 
     def likely(self, keys: Sequence[str]) -> list[str]:
         """Keys of numbers that are no counts: those in 0..1 first, and those no row has."""

@@ -209,7 +209,7 @@ class Settings:
             getattr(otherwise, key) == value for key, value in said.items()
         ):
             return replace(otherwise)
-        found = {key: value for key, value in said.items() if key not in self.named}
+        found: dict[str, Any] = {k: v for k, v in said.items() if k not in self.named}
         if not found:
             return replace(self)
         told = ", ".join(f"{key}={value}" for key, value in found.items())
@@ -220,7 +220,9 @@ class Settings:
             or not any(f"{key}=" in before for key in found)
         )  # fmt: skip
         inferred = (*kept, line)
-        return replace(self, **found, inferred=inferred, named=named)  # type: ignore[arg-type]
+        b_p = self.by_n.get(found.get("rollouts_per_problem", 0), self.problems_per_batch)
+        found = {"problems_per_batch": b_p, **found}
+        return replace(self, **found, inferred=inferred, named=named)
 
 
 def parse_metric(text: str, *, key: str = "") -> Metric:

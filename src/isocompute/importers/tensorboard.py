@@ -47,6 +47,9 @@ _SPLIT_FOLDER = re.compile(
 )
 _TRAIN = re.compile("train", re.I)
 _ROW = re.compile(r"^\|([A-Za-z_][\w.]*)\|(.*)\|$", re.M)  # of a table of arguments, as Markdown
+# One process's files of a folder, by all but their time: PyTorch 2.13 and tensorboardX 2.6
+_PROCESS = re.compile(r"events\.out\.tfevents\.[0-9]+\.(.+\.[0-9]+)\.[0-9]+")
+_BEST = "load_best_model_at_end"
 _DEEPEST = 6  # folders between a run and a line of a chart of it: its tag may have slashes
 _ASIDE = 1 << 20  # bytes; a file of hparams alone has some thousands
 # Counters of updates that a trainer writes as tags; where one is not the step, the step counts
@@ -119,16 +122,23 @@ def iter_records(handle: IO[bytes], errors: Errors) -> Iterator[tuple[int, bytes
 
 
 def lines_of(files: Sequence[Path]) -> dict[Path, list[Path]]:
-    """Event files that `add_scalars` wrote below another of the files, by that one: its lines.
+    """Event files that belong to another of the files, by that one.
 
-    tensorboardX 2.6 (writer.py) writes each line of a chart to RUN/TAG/LINE, PyTorch 2.13
-    (utils/tensorboard/writer.py) to RUN/TAG_LINE, all under TAG. Lines that are no splits may be
-    runs, and stay apart.
+    A process may evaluate before or behind training in a file of its own (transformers 5.24,
+    integration_utils.py, TensorBoardCallback). `add_scalars` writes each line of a chart below
+    its run: to RUN/TAG/LINE (tensorboardX 2.6, writer.py) or RUN/TAG_LINE (PyTorch 2.13,
+    utils/tensorboard/writer.py), all under TAG. Lines that are no splits may be runs, and stay
+    apart.
     """
-    homes = defaultdict[Path, list[Path]](list)
+    written = defaultdict[tuple[Path, str], list[Path]](list)
     for path in files:
-        homes[path.parent].append(path)
-    found = dict[Path, list[Path]]()
+        written[path.parent, m[1] if (m := _PROCESS.fullmatch(path.name)) else path.name] += [path]
+    found, homes = dict[Path, list[Path]](), defaultdict[Path, list[Path]](list)
+    for several in written.values():
+        long = [path for path in several if len(several) == 1 or not _is_of_one_step(path)]
+        if len(long) == 1 < len(several):
+            found[long[0]] = [path for path in several if path not in long]
+        homes[several[0].parent] += long if len(long) == 1 else several
     for path in files:
         if _SPLIT_FOLDER.search(path.parent.name) is None:
             continue
@@ -137,6 +147,12 @@ def lines_of(files: Sequence[Path]) -> dict[Path, list[Path]]:
                 found.setdefault(homes[home][0], []).append(path)
                 break
     return found
+
+
+def _is_of_one_step(path: Path) -> bool:
+    """Whether all that an event file holds stands at one step."""
+    nobody = Collector("", Errors(str(path)), Settings())
+    return len({step for _, step, _, _ in _scalars(path, nobody)}) < 2
 
 
 def _line_of(path: Path, home: Path) -> tuple[str, str] | None:
@@ -155,6 +171,10 @@ def _with_lines(
 ) -> Iterator[tuple[int, int, str, float]]:
     """The scalars of a run, with those of its lines as TAG/LINE, or TAG where a map names that."""
     yield from _scalars(path, collector)
+    best = [one for one in lines if one.parent == path.parent and one.name > path.name]
+    if best and collector.configured.get(_BEST) is True:
+        collector.note(f"{best[0].name} is not read: it evaluates the best checkpoint ({_BEST})")
+        lines = [one for one in lines if one not in best]
     told = [(one, _line_of(one, path.parent)) for one in lines]
     held_out = Counter(found[0] for _, found in told if found and not _TRAIN.match(found[1]))
     for one, found in told:

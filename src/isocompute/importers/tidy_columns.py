@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from isocompute.errors import InputError
-from isocompute.importers.asking import Cure, likely_columns, trial_of
+from isocompute.importers.asking import BY_N, Cure, likely_columns, trial_of
 from isocompute.importers.beside import configuration_in_table
 from isocompute.importers.called import YOURS, by_maps, holds, mapping, maps_of
 from isocompute.importers.configuration import configuration
@@ -306,7 +306,8 @@ def _cures(
     for name in constants:
         own = f"{name}={YOURS[name]}"
         differs = "" if wide is None else (
-            f", or, where columns differ in it, put it into their names and the pattern as "
+            f"{BY_N if name == SETTINGS[0] else ''}, or, where columns differ in it, put it into "
+            "their names and the pattern as "
             f"{_SHORTEST[name]}{{{name}}}_"
         )
         text = f"--set {own} if all rows share it, or --map KEY={name}{kept}{differs}"

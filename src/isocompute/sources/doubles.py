@@ -12,7 +12,7 @@ import numpy as np
 from isocompute.domain import Curve
 from isocompute.importers.shared import ENOUGH
 
-_ALL = "all"  # problem sets
+_ALL = "all"  # problem sets, or answers
 
 
 def without_doubles(sources: Sequence[Sequence[Curve]]) -> tuple[list[Curve], list[str]]:
@@ -49,10 +49,14 @@ def _twin(curve: Curve, others: Sequence[Curve]) -> Curve | None:
 
 
 def of_one_set(curves: list[Curve]) -> list[Curve]:
-    """Curves without those of `all` problem sets (SkyRL's) where one set alone is all of them."""
+    """Curves without those of `all` problem sets (SkyRL's) where one set alone is all of them.
+
+    So are all answers of a set (prime-rl's `math500/all`) where `math500/effective` is.
+    """
+    whole = {id(c) for c in curves if c.problem_set.rpartition("/")[2] == _ALL}
     named = {(_but_set(c), c.score_K.tobytes(), c.rollouts_K.tobytes()) for c in curves
-             if c.problem_set != _ALL}  # fmt: skip
-    return [c for c in curves if c.problem_set != _ALL or (
+             if id(c) not in whole}  # fmt: skip
+    return [c for c in curves if id(c) not in whole or (
         (_but_set(c), c.score_K.tobytes(), c.rollouts_K.tobytes()) not in named
     )]  # fmt: skip
 

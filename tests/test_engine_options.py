@@ -18,6 +18,7 @@ problems: {{train: train.jsonl, validation: {{v: train.jsonl}}}}
 grid: {{problems_per_batch: 2, rollouts_per_problem: 2}}
 recipe: {{warmup_steps: 0, kl_coef: 0}}
 budget: 64
+allow: [shared_prompts]
 engine: {engine}
 engine_options: {options}
 """

@@ -232,7 +232,7 @@ def test_rates_spend_half_of_what_an_adaptive_sweep_may_and_are_evaluated_once_a
     assert steps(28000) == 62
     assert steps(28000, rates=[1e-3, 2e-3]) == 62  # a grid that is extended keeps its budget
     assert steps(28000, whole=True) == 500
-    assert steps(2800) == 20  # twice the warm-up
+    assert steps(8000) == 20  # twice the warm-up
     assert steps(1e9) == 500
 
 

@@ -396,6 +396,5 @@ def _signed(row: Row) -> str:
 
 
 def _loss(row: Row) -> str:
-    error = row["standard_error"]
-    seen = error is not None and error >= _NO_ERROR
-    return f"{row['loss']:.3f}" + (f" +- {error:.3f}" if seen else "")
+    error = row["standard_error"] or 0.0
+    return f"{row['loss']:.3f}" + (f" +- {error:.3f}" if error >= _NO_ERROR else "")

@@ -160,7 +160,7 @@ def test_help_loads_nothing_heavy() -> None:
         (["plan", "--budget", "1e6", "--current", "n=8,n=9"], "must be n=16 or n=16,bp=32"),
         (["plan", "--budget", "1e6", "--problems", "0"], "must be above 0, but got '0'"),
         (["plan", "--budget", "1e6", "--fix", "batch_size=8", "--joint"], "not allowed with"),
-        (["plan"], "a budget, a score to reach, or both batch size and steps, but got none of them"),
+        (["plan"], "or both batch size and steps, but got none of them"),
         (["plan", "--budget", "1e6", "--steps", "5"], "but got budget and steps"),
         (["plan", "--max-batch", "0"], "must be above 0, but got '0'"),
         (["plan", "--budget", "1e6", "--for", "nobody"], "invalid choice: 'nobody'"),

@@ -31,7 +31,13 @@ from isocompute.report.study_data import study_view
 from isocompute.runner import open_study, run_study
 from isocompute.sources.studies import study_curves
 from isocompute.store import Database, Store
-from isocompute.store.decisions import decision_lines, last_look, load_looks, save_look
+from isocompute.store.decisions import (
+    decision_lines,
+    last_look,
+    load_looks,
+    resting_states,
+    save_look,
+)
 from isocompute.store.doctor import examine
 from isocompute.store.export import export_study
 from isocompute.store.leases import Spent, progress_file
@@ -345,6 +351,15 @@ def test_readers_know_what_was_frozen_and_why(tmp_path):
     status = study_status(tmp_path)
     assert len(status.looks) == 4
     assert "frozen" not in "\n".join(status.lines())
+
+
+def test_a_run_that_was_trained_past_its_look_does_not_rest(tmp_path):
+    run_study(adaptive_study(), tmp_path, workers=0, settings=FAST, decide=SCRIPT)
+    with Store(tmp_path) as store:
+        looks, runs = load_looks(store.database), store.runs()
+    (frozen,) = [run for run in runs if resting_states(looks, runs).get(run.hash) == "frozen"]
+    more = [replace(run, rollouts=2 * run.rollouts) if run is frozen else run for run in runs]
+    assert frozen.hash not in resting_states(looks, more)
 
 
 def test_a_run_added_to_an_adaptive_study_leaves_its_decisions_standing(tmp_path):

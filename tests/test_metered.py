@@ -169,7 +169,7 @@ def test_a_choice_that_wins_by_its_batches_names_the_batch_to_try(fit: Fit) -> N
     wide = 16 * n // by_rollouts
     assert step["command"] == (
         f"isocompute run study.yaml grid.problems_per_batch={wide} "
-        f"grid.rollouts_per_problem={by_rollouts} grid.seeds=1 budget=2.56e5"
+        f"grid.rollouts_per_problem={by_rollouts} grid.seeds=1 budget={step['rollouts']:.0f}"
     )
     assert step["rollouts"] == pytest.approx(d["rollouts"], rel=0.02)
     # By rollouts, late on, or where some n was tried at two B_p there is nothing to say.

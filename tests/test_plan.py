@@ -34,7 +34,7 @@ from isocompute.domain import Configuration, Curve, Notice, notice
 from isocompute.domain.notices import NOTICES, takes
 from isocompute.errors import InputError, RefusalError
 from isocompute.recipe import RECORDED, TRAINED, Recipe
-from isocompute.sources.studies import NO_STUDY_YET, StudyFile
+from isocompute.sources.studies import NO_STUDY_YET, Extension
 
 Arms = Mapping[tuple[int, int], Sequence[float]]
 SHAKEN = np.array([-1.0, 1.0])  # octaves
@@ -270,7 +270,7 @@ def test_the_ends_of_the_n_tested_are_named_where_more_could_be_run() -> None:
     assert "n = 128 is the largest tested" in text(d, "capped_by_tested_n")
     assert {"settles": "capped_by_tested_n", "do": "test n = 256",
             "command": "isocompute run study.yaml grid.problems_per_batch=32 "
-            "grid.rollouts_per_problem=256 grid.seeds=1 budget=1e6",
+            "grid.rollouts_per_problem=256 grid.seeds=1 budget=1000000",
             "rollouts": AT, "cost": {"tokens": None, "gpu_hours": None, "usd": None},
             "gain": 0.0, "lost": d["predicted_score"]} in d["run_next"]  # fmt: skip
     priced = plan_budget(largest, AT, rates=Rates(rollouts_per_gpu_hour=1000.0))
@@ -408,7 +408,7 @@ def test_with_one_n_its_neighbours_are_candidates_an_octave_away() -> None:
     assert d["run_next"][0] == {
         "settles": "one_or_two_n", "do": "train n = 64",
         "command": "isocompute run study.yaml grid.problems_per_batch=32 "
-        "grid.rollouts_per_problem=64 grid.seeds=1 budget=1e6",
+        "grid.rollouts_per_problem=64 grid.seeds=1 budget=1000000",
         "rollouts": 1e6, "cost": {"tokens": None, "gpu_hours": None, "usd": None},
         "gain": None, "lost": None,
     }  # fmt: skip
@@ -1006,7 +1006,7 @@ FAR = {"do": "Stop it", "times": 4.0, "edge": 2.5e5, "trust": "", "unit": "rollo
 def test_steps_are_typed_as_a_study_file_has_them() -> None:
     far = notice("extrapolated", **FAR)
     (step,) = run_next([far], Configuration(32, 8), 262_144.0)
-    assert step["command"].endswith(" budget=2.62e5")
+    assert step["command"].endswith(" budget=262144")
     # Of one n the run of the plan tells as much.
     assert not run_next([far], Configuration(32, 8), 262_144.0, contended=[8])
     (step,) = run_next([far], Configuration(32, 8), 262_144.0, contended=[8, 16])
@@ -1022,7 +1022,7 @@ def run_of(b_p: int, n: int, seed: int, rollouts: float) -> Curve:
 def test_a_command_trains_what_its_step_is_priced_by_and_no_more() -> None:
     curves = [run_of(32, n, seed, 1e5) for n in (8, 16) for seed in (0, 1)]
     of = {c.configuration for c in curves}
-    file = StudyFile("study.yaml", frozenset({32}), 2, 1e5)
+    file = Extension("study.yaml", frozenset({32}), 2, 1e5)
     # two more seeds, as long as the sweep's runs
     more = Runs.beside(curves, of, [2, 3], 1e5)
     assert more.trains == {(32, 8): 2e5, (32, 16): 2e5}
@@ -1031,7 +1031,7 @@ def test_a_command_trains_what_its_step_is_priced_by_and_no_more() -> None:
     # on to twice as far: what is there goes on
     on = Runs.beside(curves, of, [0, 1], 2e5)
     assert on.trains == {(32, 8): 2e5, (32, 16): 2e5}
-    assert on.command(file) == f"isocompute run study.yaml {n} budget=2e5"
+    assert on.command(file) == f"isocompute run study.yaml {n} budget=200000"
     # a lone run of an untested n; then of a B_p, where the grid adapts
     lone = Runs({Configuration(32, 32): 1e5})
     assert lone.command(file) == (
@@ -1039,7 +1039,7 @@ def test_a_command_trains_what_its_step_is_priced_by_and_no_more() -> None:
     other = Runs({Configuration(64, 8): 5e4}).command(file._replace(is_adaptive=True))
     assert other == (
         "isocompute run study.yaml grid.problems_per_batch=64 grid.rollouts_per_problem=8 "
-        "grid.seeds=1 budget=5e4 adaptive=false"
+        "grid.seeds=1 budget=50000 adaptive=false"
     )
     batches = file._replace(of_batches=True, seeds=1)
     assert Runs({Configuration(4, 64): 1e5}).command(batches) == (
@@ -1104,7 +1104,7 @@ _LARGER = notice("bp_untested", bp=32, n=8, other=64, trains={Configuration(64, 
 def test_a_long_command_stands_on_a_line_of_its_own() -> None:
     long = "a-folder/with-a-long-name/study.yaml"
     steps = run_next([_LARGER], Configuration(32, 8), 0.0,
-                     study=StudyFile(long))  # fmt: skip
+                     study=Extension(long))  # fmt: skip
     plan = plan_budget(planted(), AT)
     lines = advice_lines({**plan.document, "run_next": steps * 3, "trained": None})
     at = lines.index(f"     isocompute run {long} \\")

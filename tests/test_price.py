@@ -200,12 +200,18 @@ def test_times_that_fall_while_responses_grow_are_the_clock_s_and_no_trend() -> 
     run = growing(8, 0.25)
     price = priced([run.replace(gpu_hours_K=run.rollouts_K**0.5)], Rates())
     cost = price.cost({c: 16e5}, runs={c: 16e5})
-    assert cost["gpu_hours"] == cost["at_least"]["gpu_hours"] == pytest.approx(16 * 1e5**0.5)
+    # On as in the last half, which took 1 - 1/sqrt(2) of the hours for a half of the rollouts.
+    took = (1 + 15 * 2 * (1 - 0.5**0.5)) * 1e5**0.5
+    assert cost["gpu_hours"] == cost["at_least"]["gpu_hours"] == pytest.approx(took)
     assert cost["at_least"]["tokens"] < cost["tokens"]
     assert price.trends(c, 16e5) == {"tokens_per_rollout": "responses grew longer"}
     rows = price.to_dict(c, 16e5)
     assert "trend" not in rows["rollouts_per_gpu_hour"]
-    # Shorter responses, too, are a reason for cheaper rollouts.
+    # Of a constant length they are no reason, either: runs that shared the machine had ended.
+    even = growing(8, 0.0)
+    price = priced([even.replace(gpu_hours_K=even.rollouts_K**0.5)], Rates())
+    assert price.trends(c, 16e5) == {}
+    # Shorter responses are one for cheaper rollouts.
     both = growing(8, -0.25)
     price = priced([both.replace(gpu_hours_K=both.rollouts_K**0.75)], Rates())
     assert price.trends(c, 16e5)["rollouts_per_gpu_hour"] == "responses grew shorter"

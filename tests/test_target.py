@@ -52,6 +52,20 @@ def test_the_budget_is_that_at_which_the_best_n_is_expected_to_score_so_much(fit
         budget_for(fit, 0.62)
 
 
+def test_a_batch_too_large_for_20_steps_reaches_nothing() -> None:
+    def larger(log2_bp: FloatArray, log2_n: FloatArray, x: FloatArray) -> FloatArray:
+        return straight(log2_bp, log2_n, x) + 0.05 * (log2_n == 10)
+
+    fake = FakePosterior([*ARMS, (32, 1024)], larger, shift_DJ=np.zeros((2, 4)))
+    fake.curves = tuple(runs_of(fake, np.random.default_rng(0)))
+    with_it = Fit(posterior=fake, setting={"kind": "fixed_problems_per_batch", "value": 32},
+                  metric="avg@4", level=0.95)  # fmt: skip
+    with_it.__dict__["backtest"] = Backtest(widened_by=1.0)
+    # 20 of its steps take 655k rollouts: before, 16 rollouts are best
+    assert np.log10(budget_for(with_it, 0.26).even) == pytest.approx(4.5, abs=1e-3)
+    assert budget_for(with_it, 0.4).even == pytest.approx(20 * 32 * 1024, rel=0.06)
+
+
 @pytest.mark.parametrize("score", [0.0, 1.0, 1.5, -0.2])
 def test_a_score_lies_inside_its_range(fit: Fit, score: float) -> None:
     with pytest.raises(InputError, match=f"must lie between 0 and 1, but got {score:g}"):

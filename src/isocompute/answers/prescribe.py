@@ -31,7 +31,7 @@ from isocompute.domain.text import compact, unit_words
 from isocompute.errors import InputError
 from isocompute.model.data import MIN_STEPS
 from isocompute.recipe import Difficulty, Recipe
-from isocompute.sources.studies import NO_STUDY_YET, StudyFile
+from isocompute.sources.studies import NO_STUDY_YET, Extension
 
 _QUARTER = 2**0.25  # of an octave
 
@@ -43,7 +43,7 @@ class Question:
     fit: Fit
     x: float  # the budget, in the unit of the fit
     source: str = ""  # what was fitted, for the record
-    study: StudyFile | None = NO_STUDY_YET  # None: another trainer made the runs
+    study: Extension | None = NO_STUDY_YET  # None: another trainer made the runs
     difficulty: Difficulty = "easy"  # of the problem set; chooses the recipe
     difficulty_given: bool = False  # then the regularisers are its own, not those of the runs
     recipe: Recipe | None = None  # instead of that; its learning rate is the anchor

@@ -40,12 +40,14 @@ class Spent:
         at_U, spent_U: what was logged.
         now: what a rollout takes at its end, in the mean of all.
         growth: the power of the rollouts by which that changes.
+        level: `now` if it changes no more.
     """
 
     at_U: FloatArray
     spent_U: FloatArray
     now: float = 1.0
     growth: float = 0.0
+    level: float = 1.0
 
     @property
     def end(self) -> float:
@@ -84,8 +86,9 @@ class Spent:
 def lines(curves: Sequence[Curve], unit: str) -> dict[Configuration, Spent]:
     """The line of each configuration, in the middle of those of its runs that have the unit.
 
-    Times drift with the load of a machine, too: where tokens were counted, times go
-    on only where responses do not go the other way.
+    Times drift with the load of a machine, too, and fall as runs that share it end: where tokens
+    were counted, rollouts go on to get cheaper only as responses get shorter, and dearer only
+    where they do not.
     """
     runs = defaultdict[Configuration, list[tuple[FloatArray, FloatArray]]](list)
     for c in curves:
@@ -97,8 +100,8 @@ def lines(curves: Sequence[Curve], unit: str) -> dict[Configuration, Spent]:
             runs[c.configuration].append((at, spent))
     found = {c: _middle(each) for c, each in runs.items()}
     said = lines(curves, "tokens") if unit == "gpu-hours" else {}
-    return {c: replace(line, now=1.0, growth=0.0)
-            if c in said and said[c].growth * line.growth < 0 else line
+    return {c: replace(line, now=line.level, growth=0.0)
+            if c in said and (line.growth < 0) != (said[c].growth < 0) else line
             for c, line in found.items()}  # fmt: skip
 
 
@@ -107,23 +110,24 @@ def _middle(runs: Sequence[tuple[FloatArray, FloatArray]]) -> Spent:
     each_RU = [np.interp(at_U, at, spent - at) for at, spent in runs]
     # What a run says that ends early is of an earlier policy.
     ends = [_end(*run) for run in runs if run[0][-1] >= at_U[-1] - np.log10(2)]
-    now, growth = np.median(ends, axis=0)
-    return Spent(at_U, at_U + np.median(each_RU, axis=0), float(now), float(growth))
+    now, growth, level = np.median(ends, axis=0)
+    return Spent(at_U, at_U + np.median(each_RU, axis=0), float(now), float(growth), float(level))
 
 
-def _end(at_K: FloatArray, spent_K: FloatArray) -> tuple[float, float]:
-    """`now` and `growth` of a run; of a power, two parts of one ratio tell both exactly."""
+def _end(at_K: FloatArray, spent_K: FloatArray) -> tuple[float, float, float]:
+    """`now`, `growth` and `level` of a run; of a power, two parts of one ratio tell all exactly."""
     begins = max(at_K[-1] - np.log10(LAST), at_K[0])
     half = (at_K[-1] - begins) / 2
     if half < np.log10(LAST) / 4 or (at_K > begins).sum() < 2:
-        return 1.0, 0.0
+        return 1.0, 0.0, 1.0
     first, middle = 10 ** (np.interp([begins, begins + half], at_K, spent_K) - spent_K[-1])
     early, late = middle - first, 1 - middle
     if not early > 0 or not late > 0:
-        return 1.0, 0.0
+        return 1.0, 0.0, 1.0
     growth = float(np.clip(np.log10(late / early) / half - 1, _LEAST, _MOST))
     growth = 0.0 if abs(growth) < _SAME else growth
-    return late * (1 + growth) / (1 - 10 ** (-half * (1 + growth))), growth
+    level = late / (1 - 10**-half)
+    return late * (1 + growth) / (1 - 10 ** (-half * (1 + growth))), growth, level
 
 
 def solved(takes: Callable[[float], float], amount: float, near: float) -> float:

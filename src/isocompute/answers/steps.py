@@ -14,8 +14,8 @@ from isocompute.answers.verdict import at_their_best, nearest_n, seeds
 from isocompute.domain import Configuration, Curve, Effort, Notice, notice
 from isocompute.domain.notices import takes
 from isocompute.domain.text import compact, singular
-from isocompute.lr_sweep import FACTORS, SHARE
-from isocompute.sources.studies import NO_STUDY_YET, StudyFile
+from isocompute.lr_sweep import SHARE
+from isocompute.sources.studies import NO_STUDY_YET, Extension
 
 if TYPE_CHECKING:
     from isocompute.answers.prescribe import Question
@@ -108,7 +108,7 @@ class Runs(NamedTuple):
         trains = {c: sum(max(to - done.get((c, s), 0.0), 0.0) for s in seeds) for c in every}
         return cls(trains, seeds, to)
 
-    def command(self, file: StudyFile) -> str:
+    def command(self, file: Extension) -> str:
         """The command of a study that trains these; what its grid has already is left out."""
         b_p, n = (sorted(set(values)) for values in zip(*self.trains, strict=True))
         words, to = [f"isocompute run {file.path}"], self.to or max(self.trains.values())
@@ -123,7 +123,7 @@ class Runs(NamedTuple):
         elif len(first) != file.seeds:
             words.append(f"grid.seeds={len(first)}")
         if abs(to - file.rollouts) > ALIKE * to:
-            words.append(f"budget={plain_rate(to, 3)}")
+            words.append(f"budget={to:.0f}")  # rounded, it would be a batch short
         return " ".join([*words, *(["adaptive=false"] if file.is_adaptive else [])])
 
 
@@ -162,9 +162,6 @@ def steps_take(
         # Those that every one of them has: a command takes the same seeds of all.
         both = sorted(set.intersection(*known.values())) or [0]
         out["extrapolated"] = Runs.beside(fit.curves, near, both, reach)
-        if q.recipe is not None:
-            repeats = int(max(fit.posterior.n_runs_J))
-            out["anchor_assumed"] = Runs({chosen: len(FACTORS) * repeats * fit.trained()})
     if "seeds_missing" in out:
         out["n_not_told_apart"] = out["seeds_missing"]
     if q.problems:
@@ -174,7 +171,7 @@ def steps_take(
 
 def run_next(
     notices: Sequence[Notice], chosen: Configuration, budget: float, *,
-    spend: float = 0.0, study: StudyFile | None = NO_STUDY_YET, contended: Sequence[int] = (),
+    spend: float = 0.0, study: Extension | None = NO_STUDY_YET, contended: Sequence[int] = (),
     learning_rate: float | None = None,
     price: Price | None = None, instead: Mapping[str, Runs] | None = None,
     problems: int | None = None, difficulty: str | None = None,
@@ -269,9 +266,9 @@ def priced_remedy(one: Notice, price: Price) -> Notice:
     return one._replace(remedy=one.remedy.replace(f"({takes(one.rollouts)})", f"({spent})"))
 
 
-def plain_rate(value: float, digits: int = 2) -> str:
+def plain_rate(value: float) -> str:
     """Two digits, as a study file has them: 2.6e5, 2.8e-6, 85."""
-    return f"{value:.{digits}g}".replace("e+0", "e").replace("e-0", "e-")
+    return f"{value:.2g}".replace("e+0", "e").replace("e-0", "e-")
 
 
 def amounts(cost: Mapping[str, Any]) -> list[str]:

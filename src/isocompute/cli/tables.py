@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 Row = Mapping[str, Any]
 
-FEWEST_STEPS = 20  # of a run: below it most are warm-up, and no health rule sees its window
 _LISTED = 6
 
 
@@ -138,6 +137,8 @@ def cost_line(study: Study, cost: Cost) -> str:
 
 def grid_lines(study: Study) -> list[str]:
     """What a study will not train, and what it trains too briefly to count."""
+    from isocompute.model.data import MIN_STEPS
+
     lines, out = list[str](), [str(c) for c in study.left_out]
     if out:
         more = f" and {len(out) - _LISTED} more" if len(out) > _LISTED else ""
@@ -145,13 +146,13 @@ def grid_lines(study: Study) -> list[str]:
             f"Left out, a batch being above the budget or max_batch: {', '.join(out[:_LISTED])}"
             f"{more} (B_p x n)."
         )
-    short = sorted({r.allocation for r in study.runs if r.allocation.steps < FEWEST_STEPS},
+    short = sorted({r.allocation for r in study.runs if r.allocation.steps < MIN_STEPS},
                    key=lambda a: (a.problems_per_batch, a.rollouts_per_problem))  # fmt: skip
     if short:
         told = [f"{a.problems_per_batch} x {a.rollouts_per_problem} ({a.steps})" for a in short]
         more = f" and {len(told) - _LISTED} more" if len(told) > _LISTED else ""
         lines.append(
-            f"Fewer than {FEWEST_STEPS} steps: {', '.join(told[:_LISTED])}{more}. Such runs hardly "
+            f"Fewer than {MIN_STEPS} steps: {', '.join(told[:_LISTED])}{more}. Such runs hardly "
             "count: raise the budget, or leave them out."
         )
     return lines

@@ -197,8 +197,8 @@ def _identity(run: StoredRun) -> dict[str, Any]:
     return {**configuration_of(run)._asdict(), "run": run.hash, "seed": run.spec["seed"]}
 
 
-class StudyFile(NamedTuple):
-    """The file that adds runs to a study, and what its runs say of its grid."""
+class Extension(NamedTuple):
+    """What adds runs to a study: its file, and what its runs say of the grid there."""
 
     path: str = "study.yaml"  # as a shell takes it
     problems_per_batch: frozenset[int] = frozenset()
@@ -208,14 +208,14 @@ class StudyFile(NamedTuple):
     of_batches: bool = False  # its grid has `batch_size` instead
 
 
-NO_STUDY_YET = StudyFile()  # the file of a sweep of one's own, which is not written yet
+NO_STUDY_YET = Extension()  # the file of a sweep of one's own, which is not written yet
 
 
 class StudyFacts(NamedTuple):
     """What the runs that a source selects of a study say beside their curves."""
 
     recipes: Sequence[Recipe] = ()  # the different ones
-    file: StudyFile | None = None  # None: nothing of isocompute adds to the runs
+    file: Extension | None = None  # None: nothing of isocompute adds to the runs
     problems: int | None = None  # of their largest training set
     rates: Mapping[str, Any] = {}  # what the study file says of costs
     response_limit: int | None = None  # tokens at which responses are cut, where it says so
@@ -240,7 +240,7 @@ def study_facts(source: str) -> StudyFacts:
     beside = Path(f"{Path(path)}.yaml")
     return StudyFacts(
         recipes=[stored_recipe(r) for i, r in enumerate(records) if r not in records[:i]],
-        file=StudyFile(
+        file=Extension(
             path=shlex.quote(str(beside)) if beside.is_file() else "STUDY.yaml",
             problems_per_batch=frozenset(int(spec["problems_per_batch"]) for spec in specs),
             seeds=len({spec["seed"] for spec in specs}),

@@ -49,6 +49,9 @@ _ADDED = re.compile(r"\$\{?[@*]")  # what a caller appends to the command
 _COMMENT = re.compile(r"^\s*#.*$|\s#[^'\"\n]*$", re.M)
 
 
+_NAMES = re.compile(rf"\b(?:{'|'.join((*NAMED_IN, *PLACED_IN))}) ?=")
+
+
 class _Script(NamedTuple):
     file: Path
     words: frozenset[str]  # the last parts of the paths in it
@@ -223,6 +226,8 @@ def _calls(text: str) -> list[str]:
     >>> _calls('x = GRPOConfig(num_generations=a.n, seed=1, output_dir=f"out/n{a.n}")')
     ['--num_generations "${n}" --seed "1" --output_dir "out/n${n}"']
     """
+    if not _NAMES.search(text):  # most Python is of something else, and slow to parse
+        return []
     try:
         tree = ast.walk(ast.parse(text))
     except (SyntaxError, ValueError, MemoryError, RecursionError):

@@ -336,7 +336,7 @@ def test_the_first_screen_says_what_to_expect_and_whose_recipe_it_is(
 def test_what_comes_on_top_of_a_price_is_said(clocked: bool) -> None:
     source = {"rollouts_per_gpu_hour": {"from": "sweep", "value": 1e3, "clocked": clocked}}
     said = _cost({"gpu_hours": 100.0, "usd": 250.0, "tokens": None, "source": source}, "")
-    assert said.endswith("; evaluations and checkpoints come on top") is not clocked
+    assert said.endswith("; evaluations are extra") is not clocked
 
 
 def test_a_plan_of_version_1_is_shown(tmp_path: Path, fit: FixtureFit) -> None:

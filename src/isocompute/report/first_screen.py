@@ -325,7 +325,7 @@ def _cost(cost: Document, clock: str) -> str:
     # Why it is a range stands among the notes: here it would take a second line.
     whose = source_words(cost, trend=False).replace("your runs' times", "measured")
     said = ", ".join(parts) + (f" ({whose})" if whose else "")
-    said += "; evaluations and checkpoints come on top" if is_training_alone(cost) else ""
+    said += "; evaluations are extra" if is_training_alone(cost) else ""
     return said or "not known; give --rollouts-per-gpu-hour"
 
 

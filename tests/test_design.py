@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from design_helpers import prior_once, quick  # noqa: F401  # fixtures
 from isocompute.allocation import Allocation, Rates
 from isocompute.answers import plan_budget
 from isocompute.answers.fit import fit_sweep
@@ -613,17 +614,6 @@ def test_a_file_says_the_rate_of_each_batch_and_runs_are_priced_by_it(tmp_path: 
 # ---- the command ----
 
 
-@pytest.fixture
-def quick(monkeypatch: Any) -> None:
-    """Sweeps that are not simulated: they always find the middle n."""
-
-    def found(worlds: Worlds, sweep: Sweep, *_: Any) -> np.ndarray:
-        return np.full(len(worlds), worlds.n_F.index(sweep.rollouts_per_problem[1]))
-
-    monkeypatch.setattr(judge, "planned", found)
-    monkeypatch.setattr("isocompute.cli.designing._MEASURED_S", 0.01)
-
-
 def problems_file(tmp_path: Path, size: int) -> str:
     path = tmp_path / "problems.jsonl"
     rows = ({"id": f"q{i}", "prompt": f"{i} + 1", "answer": str(i + 1)} for i in range(size))
@@ -877,8 +867,11 @@ class Missing:
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 
 sys.meta_path.insert(0, Missing())
+import numpy as np
 from isocompute.cli import main
+from isocompute.design import judge
 
+judge.planned = lambda worlds, *_: np.ones(len(worlds), int)  # not simulated, as in `quick`
 sys.exit(main(sys.argv[1:]))
 """
 

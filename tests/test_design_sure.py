@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from design_helpers import prior_once, quick  # noqa: F401  # fixtures
 from isocompute.answers.fit import fit_sweep
 from isocompute.cli import main
 from isocompute.design import (
@@ -177,17 +178,6 @@ def test_the_edge_of_an_older_study_is_a_caution_in_the_words_of_plan(monkeypatc
 # ---- the file ----
 
 
-@pytest.fixture
-def quick(monkeypatch: Any) -> None:
-    """Sweeps that are not simulated: they always find the middle n."""
-
-    def found(worlds: Worlds, sweep: Sweep, *_: Any) -> np.ndarray:
-        return np.full(len(worlds), worlds.n_F.index(sweep.rollouts_per_problem[1]))
-
-    monkeypatch.setattr(judge, "planned", found)
-    monkeypatch.setattr("isocompute.cli.designing._MEASURED_S", 0.01)
-
-
 @pytest.mark.usefixtures("quick")
 @pytest.mark.parametrize("engine", ["trl", "verl", "local"])
 def test_a_file_with_stand_ins_tries_rates_as_one_with_a_model(
@@ -254,9 +244,7 @@ def test_what_was_given_and_does_not_agree_is_said(
         return " ".join(out.split())
 
     easy = "--budget", "3e6", "--train", training_file(6000, 0.5)
-    against = (
-        "Set The pass rates in --train say easy (mean 0.5), but --difficulty hard was taken."
-    )
+    against = "Set The pass rates in --train say easy (mean 0.5), but --difficulty hard was taken."
     assert against in screen(*easy, "--difficulty", "hard")
     assert "pass rates in --train" not in screen(*easy, "--difficulty", "easy")
     # 40 problems hold out 8, 32 outcomes an evaluation: 0.5 / sqrt(32) = 0.088.
@@ -269,6 +257,7 @@ def test_what_was_given_and_does_not_agree_is_said(
     assert " passes over 1,700 problems; the prior's runs made " in out
 
 
+@pytest.mark.usefixtures("quick")
 def test_all_rates_that_lack_are_named_at_once(capsys: Any) -> None:
     def refused(*asked: str) -> str:
         assert main(["design", "--draws", "4", *asked]) == 2

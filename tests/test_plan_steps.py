@@ -52,7 +52,7 @@ def test_every_printed_command_trains_what_it_is_priced_by(
     frozen = study_status(whole / "sweep").states.get("frozen")
     capsys.readouterr()
     seen = set()
-    for budget in ("1e4", "1e5"):
+    for budget in ("1e4", "1e5") if seeds == 1 else ("1e5",):
         assert main(["plan", "sweep", "--budget", budget, "--json", "-"]) == 0
         steps = json.loads(capsys.readouterr().out)["run_next"]
         for i, step in enumerate(steps):

@@ -139,7 +139,8 @@ class _Loader:
     def __init__(self, base: Path, generators: Mapping[str, Generator]) -> None:
         self._base, self._generators = base, generators
         self._sets: dict[str, ProblemSet] = {}
-        self._files: dict[tuple[Path, str | None, str], ProblemSet] = {}
+        self._files: dict[str, ProblemSet] = {}
+        self._parts: dict[tuple[str, int], tuple[ProblemSet, ProblemSet]] = {}
 
     def __call__(self, name: str, entry: ProblemFile) -> ProblemSet:
         key = f"{name}\0{entry.model_dump_json()}"
@@ -153,7 +154,10 @@ class _Loader:
         if entry.held_out is not None:
             # Split before anything is selected, and always in the same way, so that no two sets
             # of opposite parts share a problem, whatever else is asked of them.
-            parts = split_problems(problems, entry.held_out, np.random.default_rng(0))
+            parts = self._parts.get(key := (_whole(name, entry), entry.held_out))
+            if parts is None:
+                parts = split_problems(problems, entry.held_out, np.random.default_rng(0))
+                self._parts[key] = parts
             problems = parts[entry.part == "validation"]
         if entry.mixture is not None:
             problems = mix_problems(problems, entry.mixture, rng, size=entry.size)
@@ -164,8 +168,7 @@ class _Loader:
         return problems.replace(name=name, problems=problems.problems)
 
     def _file(self, name: str, entry: ProblemFile) -> ProblemSet:
-        path = self._base / str(entry.path)
-        key = (path, entry.verifier, repr(sorted(entry.columns.items())))
+        path, key = self._base / str(entry.path), _whole(name, entry)
         if key not in self._files:  # many sets may be parts of one large file
             given = {} if entry.verifier is None else {"verifier": entry.verifier}
             self._files[key] = load_problems(path, name=name, columns=entry.columns, **given)
@@ -197,6 +200,12 @@ class _Loader:
                 f"the options of generated problems {kind!r} must be known to the generator, but "
                 f"{error}; correct them."
             ) from error
+
+
+def _whole(name: str, entry: ProblemFile) -> str:
+    """Which problems there are, before any is selected; generated ones go by their set's name."""
+    what = {"path", "columns", "verifier", "generated", "options"}
+    return entry.model_dump_json(include=what) + (name if entry.path is None else "")
 
 
 def _expand(file: StudyFile, content: Mapping[str, Any], name: str, load: _Loader) -> Study:

@@ -170,6 +170,7 @@ def test_a_plan_is_that_of_the_command_line(sweep: iso.Sweep) -> None:
         ("difficulty", "easy", "difficulty"),
         ("max_batch", 512, "rollouts_per_problem"),
         ("min_steps", 2000, "rollouts_per_problem"),
+        ("only_n", [8], "rollouts_per_problem"),
         ("problems", 100, "passes_over_data"),
         ("tokens_per_rollout", 900.0, "cost"),
         ("rollouts_per_gpu_hour", 900.0, "cost"),

@@ -31,7 +31,8 @@ from isocompute.answers.steps import _STEPS, Runs, nearest, run_next
 from isocompute.answers.verdict import trust
 from isocompute.answers.words import best_n_words, n_words
 from isocompute.domain import Configuration, Curve, Notice, notice
-from isocompute.domain.notices import NOTICES, takes
+from isocompute.domain.notices import NOTICES
+from isocompute.domain.text import takes
 from isocompute.errors import InputError, RefusalError
 from isocompute.recipe import RECORDED, TRAINED, Recipe
 from isocompute.sources.studies import NO_STUDY_YET, Extension
@@ -234,6 +235,36 @@ def test_fewest_steps_hold_n() -> None:
     assert arm(plan_budget(planted(), AT, min_steps=976).document) == (32, 32)
 
 
+def test_n_that_are_asked_for_are_the_only_ones() -> None:
+    plan = plan_budget(planted(), AT, only_n=[16, 128])
+    d = plan.document
+    assert (arm(d), d["as_good"]) == ((32, 16), [16])
+    assert text(d, "capped_by_n") == "You asked for n = 16, 128: n = 32 would score 0.010 more."
+    assert "limit      You asked for n = 16, 128" in " ".join(said(plan))
+    assert d["runner_up"]["rollouts_per_problem"] == 128
+    # No check asks for what may not be run.
+    smallest = planted({**FOUR, (32, 16): (0.05, 0.05)})
+    assert "n_at_smallest_tested" in codes(plan_budget(smallest, AT).document)
+    held = plan_budget(smallest, AT, only_n=[16]).document
+    assert not {"n_at_smallest_tested", "capped_by_n"} & set(codes(held))
+    largest = planted({**FOUR, (32, 128): (0.05, 0.05)})
+    assert "capped_by_tested_n" not in codes(plan_budget(largest, AT, only_n=[128]).document)
+    both = plan_budget(largest, AT, only_n=[128, 256]).document
+    assert (arm(both), "capped_by_tested_n" in codes(both)) == ((32, 128), True)
+
+
+def test_an_untested_n_that_is_asked_for_is_a_guess_with_a_caution() -> None:
+    plan = plan_budget(planted(), AT, only_n=[24])
+    d = plan.document
+    assert (arm(d), d["chosen_by"]) == ((32, 24), "neighbours")
+    assert "never tested at n = 24" in text(d, "split_untested")
+    assert "n = 24 was never tested." in " ".join(" ".join(said(plan, why=True)).split())
+    assert arm(plan_budget(planted(), AT, only_n=[16, 24]).document) == (32, 16)  # tested
+    # A fixed batch of 1,024: 42 problems of 24.
+    split = plan_fixed_batch(planted(), 1024, 900, only_n=[24]).document
+    assert arm(split) == (42, 24)
+
+
 def test_twenty_steps_are_the_fewest_by_default() -> None:
     # 20 steps of 32 x 32 take 20,480 rollouts
     assert arm(plan_budget(planted(), 20_480.0).document) == (32, 32)
@@ -300,6 +331,9 @@ def test_the_ends_of_the_n_tested_are_named_where_more_could_be_run() -> None:
         (planted(), AT, {"max_batch_size": 0}, "`max_batch_size >= 1` must hold, but got 0"),
         (planted(), AT, {"min_steps": 0}, "`min_steps >= 1` must hold, but got 0"),
         (planted(), AT, {"problems": 0}, "`problems >= 1` must hold, but got 0"),
+        (planted(), AT, {"only_n": [4]}, r"octave of those tested \(8 to 256\), but got 4; train it"),
+        (planted(), AT, {"only_n": [16, 257, 300]}, "but got 257, 300; train"),
+        (planted(), AT, {"only_n": [64], "max_batch_size": 2047}, "smallest one tested .2048 "),
         (planted(), AT, {"current": 0}, "`current n >= 1` must hold, but got 0"),
         (planted(), AT, {"current": (0, 8)}, "`current B_p >= 1` must hold, but got 0"),
         (planted(), AT, {"current": (16.5, 8)}, "`current B_p >= 1` must be whole, but got 16.5"),

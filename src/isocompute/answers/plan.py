@@ -146,8 +146,9 @@ def plan_from_source(
     batch_size: int | None = None, steps: int | None = None, difficulty: Difficulty | None = None,
     rates: Rates | None = None, max_batch_size: int | None = None, min_steps: int | None = None,
     current: Configuration | int | None = None, problems: int | None = None,
-    fit: Fit | None = None, fix: Fix | None = None, joint: bool = False, unit: str | None = None,
-    select: Select = "best", **loading: Unpack[Options],
+    only_n: Sequence[int] = (), fit: Fit | None = None, fix: Fix | None = None,
+    joint: bool = False, unit: str | None = None, select: Select = "best",
+    **loading: Unpack[Options],
 ) -> Plan:  # fmt: skip
     """Fit a source and plan with it.
 
@@ -159,7 +160,7 @@ def plan_from_source(
         difficulty: of the problem set to be trained on; None: as the source's name says.
         rates: what a rollout costs; what is missing comes from the source's study file.
         max_batch_size, min_steps: limits, see `plan_budget`.
-        current, problems: see `Question`.
+        current, problems, only_n: see `Question`.
         fit: a fit of the source, if there is one; the options below are then not used. It is fitted
             again if the budget needs another unit.
         fix, joint, select: see `fit_sweep`.
@@ -184,7 +185,7 @@ def plan_from_source(
             "leave them out."
         )
     around = around_source(source, difficulty, rates or Rates())
-    around |= {"current": current, "problems": problems}
+    around |= {"current": current, "problems": problems, "only_n": tuple(only_n)}
     if fit is None:
         from isocompute.sources import load_with_train
 

@@ -56,6 +56,7 @@ class Question:
     notices: Sequence[Notice] = ()  # to carry into the document: whose sweep it is
     max_batch_size: int | None = None
     min_steps: int = MIN_STEPS
+    only_n: Sequence[int] = ()  # n that may be chosen; (): every one
     batch_size: int | None = None  # of a fixed batch, as steps; None: B_p and M are free
     steps: int | None = None
 
@@ -76,6 +77,8 @@ class Question:
 
     def blocked(self, c: Configuration) -> str | None:
         """The limit that forbids a configuration."""
+        if self.only_n and c.rollouts_per_problem not in self.only_n:
+            return "n"
         if self.problems is not None and c.problems_per_batch > self.problems:
             return "problems"
         if self.max_batch_size is not None and c.batch_size > self.max_batch_size:
@@ -97,9 +100,9 @@ def prescribe(q: Question) -> Prescription:
     """The candidate of the largest expected score within the limits, at its smallest stable B_p.
 
     Candidates are the configurations tested. An untested one (of one or two n: powers of two at
-    most an octave beyond; at a fixed batch: B_p = B / n) is chosen only where it scores more
-    than those tested in 95% of the draws, by 0.002 or more on average: what a model says of n
-    that nobody ran is mostly its prior.
+    most an octave beyond; at a fixed batch: B_p = B / n; n that were asked for) is chosen only
+    where no tested one may be, or where it scores more than those tested in 95% of the draws, by
+    0.002 or more on average: what a model says of n that nobody ran is mostly its prior.
 
     Raises:
         InputError: no candidate within the limits.
@@ -118,7 +121,7 @@ def prescribe(q: Question) -> Prescription:
     if q.batch_size is None and tested[at]:
         b_p, notes = fit.stable_problems_per_batch(n, q.x, [which[f] for f in ran])
         at = which.index(Configuration(b_p, n))
-    elif not tested[at] and q.batch_size is not None:
+    elif not tested[at] and (q.batch_size is not None or n in q.only_n):
         cost = fit.buys(which[at], min(q.x, fit.support[1]))
         notes = [notice("split_untested", bp=which[at].problems_per_batch, n=n,
                         trains={which[at]: cost})]  # fmt: skip
@@ -127,8 +130,9 @@ def prescribe(q: Question) -> Prescription:
     if limit is not None and lost > best.AS_GOOD:
         span = in_logs(fit, 1.0) - in_logs(fit, 0.0)
         size = {"max_batch": q.max_batch_size, "min_steps": q.min_steps, "problems": q.problems}
-        about: dict[str, Any] = {"limit": size[limit], "n": n, "wanted": int(n_F[wanted]),
-                 "cost": f"{lost * span:.3f} lower"}  # fmt: skip
+        about: dict[str, Any] = {"wanted": int(n_F[wanted])} | (
+            {"limit": size[limit], "n": n, "cost": f"{lost * span:.3f} lower"} if limit in size
+            else {"asked": list(q.only_n), "more": f"{lost * span:.3f}"})  # fmt: skip
         notes.append(notice(f"capped_by_{limit}", **about))
     elif limit is None:
         notes += _edges(q, which[at])
@@ -192,16 +196,23 @@ def smaller_budget(q: Question, widest: float) -> str:
 def _candidates(q: Question) -> list[Configuration]:
     """What may be prescribed: see `prescribe`."""
     fit, known = q.fit, q.fit.tested_n
+    low, high = max(1, known[0] // 2), 2 * known[-1]
+    if far := [n for n in q.only_n if not low <= n <= high]:
+        raise InputError(
+            f"n must lie within an octave of those tested ({low} to {high}), but got "
+            f"{', '.join(map(str, far))}; train it once, or leave --n out.")  # fmt: skip
     if q.batch_size is not None:
-        every = [Configuration(q.batch_size // n, n) for n in known if n <= q.batch_size]
+        ns = sorted({*known, *q.only_n})
+        every = [Configuration(q.batch_size // n, n) for n in ns if n <= q.batch_size]
         # Below the smallest B_p tested nothing says that training is stable.
         smallest = min(c.problems_per_batch for c in fit.configurations)
         return [c for c in every if c.problems_per_batch >= smallest] or every
     out = list(fit.configurations)
+    more = list(q.only_n)
     if len(known) < ENOUGH_N:
-        b_p = out[best.choice(fit.scores_at(q.x).mean(axis=0))].problems_per_batch
-        more = powers_of_two(max(known[0] // 2, 1), 2 * known[-1])
-        out += [Configuration(b_p, n) for n in more if n not in known]
+        more += powers_of_two(low, high)
+    b_p = out[best.choice(fit.scores_at(q.x).mean(axis=0))].problems_per_batch
+    out += [Configuration(b_p, n) for n in {*more} - {*known}]
     return sorted(out)
 
 
@@ -236,8 +247,10 @@ def _edges(q: Question, chosen: Configuration) -> list[Notice]:
     fixed = q.batch_size is not None  # then problems make up for n
     twice = Configuration(b_p // 2 if fixed else b_p, 2 * n)
     more = n == known[-1] and twice.problems_per_batch and q.blocked(twice) is None
-    code = "capped_by_tested_n" if more else "n_at_smallest_tested" if n == known[0] > 2 else ""
-    other = twice if more else Configuration(2 * b_p if fixed else b_p, n // 2)
+    half = Configuration(2 * b_p if fixed else b_p, n // 2)
+    fewer = n == known[0] > 2 and q.blocked(half) != "n"
+    code = "capped_by_tested_n" if more else "n_at_smallest_tested" if fewer else ""
+    other = twice if more else half
     if not code or len(known) < ENOUGH_N:
         return []
     published = more and not fixed
@@ -251,6 +264,11 @@ def _edges(q: Question, chosen: Configuration) -> list[Notice]:
 
 
 def _nothing_within(q: Question, which: Sequence[Configuration]) -> InputError:
+    which = [c for c in which if q.blocked(c) != "n"]
+    if not which:
+        return InputError(
+            f"a batch of {q.batch_size} rollouts must hold as many problems as were tested, but "
+            f"got n = {', '.join(map(str, q.only_n))}; raise the batch or lower n.")  # fmt: skip
     small = min(which, key=lambda c: (c.batch_size, c))
     takes = f"{compact(q.min_steps * small.batch_size)} rollouts"
     rule = {

@@ -10,8 +10,7 @@ from typing import Any
 from isocompute.answers.logged import score_text
 from isocompute.answers.price import UNITS_PAID
 from isocompute.answers.steps import ALIKE, WIDTH, amounts
-from isocompute.domain.notices import takes
-from isocompute.domain.text import pasted
+from isocompute.domain.text import pasted, takes
 
 _SHOWS = 0.05  # of a run: less than that of its steps is not worth a word
 _WHOLE = 0.9  # of a run: what is left of it scores next to nothing

@@ -12,8 +12,7 @@ from isocompute.answers.reading import Reading
 from isocompute.answers.spending import apart
 from isocompute.answers.verdict import at_their_best, nearest_n, seeds
 from isocompute.domain import Configuration, Curve, Effort, Notice, notice
-from isocompute.domain.notices import takes
-from isocompute.domain.text import compact, singular
+from isocompute.domain.text import compact, singular, takes
 from isocompute.lr_sweep import SHARE
 from isocompute.sources.studies import NO_STUDY_YET, Extension
 

@@ -129,9 +129,8 @@ def _rows(d: Mapping[str, Any]) -> list[str]:
         other = ", ".join(other_amounts(gain["cost"], d["cost"]))
         now = _between(d, gain["predicted_score"], gain["predicted_score_interval"])
         out += _row("today", now + (f", {other}" if other else ""))
-    for one in d["notices"]:
-        if one["code"].startswith(("capped_by_m", "capped_by_pr")):
-            out += _row("limit", one["text"])
+    for one in _limits(d):
+        out += _row("limit", one["text"])
     if others := [str(n) for n in d["as_good"] if n != d["rollouts_per_problem"]]:
         out += _row("as good", "n = " + ", ".join(others))
     for name, text in (
@@ -256,8 +255,7 @@ def _why(d: Mapping[str, Any]) -> list[str]:
     n, law = d["rollouts_per_problem"], d["law"]
     by = " by what its neighbours say" if d["chosen_by"] == "neighbours" else ""
     low, high = map(compact, law["support"])
-    limited = any(one["code"].startswith(("capped_by_m", "capped_by_pr")) for one in d["notices"])
-    of = "it scores best within your limits" if limited else "of those tested it scores best"
+    of = "it scores best within your limits" if _limits(d) else "of those tested it scores best"
     said = [
         f"Why n = {n}: {of}{by}. Expected loss against the true "
         f"best: {score_text(d, d['expected_regret'])}.",
@@ -326,6 +324,12 @@ def _beside(d: Mapping[str, Any], trainer: str) -> list[str]:
         one, WIDTH - 2, break_on_hyphens=False)]  # fmt: skip
 
 
+def _limits(d: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Notices of what holds n below, or away from, the n that would score best."""
+    codes = ("capped_by_max_batch", "capped_by_min_steps", "capped_by_problems", "capped_by_n")
+    return [one for one in d.get("notices") or () if one["code"] in codes]
+
+
 def trend_only(d: Mapping[str, Any]) -> bool:
     """Whether the choice stands out of the trend over n that the interval speaks of."""
     return any(row["code"] == "outside_interval" for row in d.get("notices") or ())
@@ -343,11 +347,11 @@ def best_n_words(d: Mapping[str, Any]) -> str:
     where = (high if fewer and not more else low) + beyond
     if low != high and fewer == more:
         where = f"between {low} and {high}" + ("," + beyond if beyond else "")
-    capped = any(one["code"].startswith("capped_by_") and one["code"] != "capped_by_tested_n"
-                 for one in d.get("notices") or ())  # fmt: skip
-    of, n = "tested and allowed" if capped else "tested", d["rollouts_per_problem"]
+    of, n = "tested and allowed" if _limits(d) else "tested", d["rollouts_per_problem"]
     best_is = "is predicted to score best" if (d.get("extrapolation_log10") or 0) > 0 else (
         "scores best")  # fmt: skip
+    if d.get("chosen_by") == "neighbours":
+        return f"The best n is {where}; n = {n} was never tested."
     if trend_only(d):
         return f"Of those {of}, n = {n} {best_is}; by the trend over n the best is {where}."
     if low == high:

@@ -7,7 +7,7 @@ import argparse
 from isocompute.cli import answering, commands
 from isocompute.cli.import_parser import add_settings
 from isocompute.cli.options import Parser, add_json, add_where, stage
-from isocompute.cli.values import current, finite, fix, positive, positive_int
+from isocompute.cli.values import current, finite, fix, positive, positive_int, positive_ints
 from isocompute.trainers import TRAINERS
 
 SOURCE_HELP = (
@@ -188,6 +188,14 @@ def _add_planning(parser: Parser) -> None:
         type=positive_int,
         metavar="M",
         help="fewest steps worth running (default: 20)",
+    )
+    parser.add_argument(
+        "--n",
+        dest="only_n",
+        type=positive_ints,
+        default=(),
+        metavar="8,16",
+        help="choose among these n alone (default: all tested)",
     )
     parser.add_argument(
         "--current",

@@ -180,6 +180,7 @@ def _planned(options: Options, source: str | None, **more: Any) -> Plan:
         min_steps=options.min_steps,
         current=options.current,
         problems=options.problems,
+        only_n=options.only_n,
         **more,
     )
 

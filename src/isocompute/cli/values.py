@@ -22,6 +22,11 @@ def positive_int(text: str) -> int:
     return int(value)
 
 
+def positive_ints(text: str) -> list[int]:
+    """Whole numbers >= 1, separated by commas."""
+    return [positive_int(part) for part in text.removeprefix("n=").split(",")]
+
+
 def count(text: str) -> int:
     """A whole number >= 0."""
     value = finite(text)

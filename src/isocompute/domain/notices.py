@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any, Literal, NamedTuple, get_args
 
 from isocompute.domain.curve import Configuration
-from isocompute.domain.text import compact, singular, unit_words
+from isocompute.domain.text import compact, singular, takes, unit_words
 
 Effort = Mapping[Configuration, float]  # rollouts to train, by configuration
 Level = Literal["stop", "caution", "note"]  # no plan; confidence is lower; good to know
@@ -226,6 +226,9 @@ TABLES: Mapping[str, Mapping[str, Template]] = {
         "capped_by_problems": _note(
             "{limit:k} problems limit n to {n} instead of {wanted}: {cost}.",
             "Add problems, or accept the cost."),
+        "capped_by_n": _note(
+            "You asked for n = {asked}: n = {wanted} would score {more} more.",
+            "Leave --n out, or accept the cost."),
         "won_by_batch": _caution(
             "At equal rollouts n = {other} scores best: n = {n} wins because larger batches make "
             "more rollouts an hour.",
@@ -372,15 +375,6 @@ def notice(code: str, *, trains: Effort | None = None, **values: Any) -> Notice:
     values[TAKES] = f" ({takes(rollouts)})" if rollouts else ""
     text, remedy = (singular(_Words().format(part, **values)) for part in template[1:])
     return Notice(code, template.level, text, remedy, rollouts, by)
-
-
-def takes(rollouts: float) -> str:
-    """What a run costs, in words.
-
-    >>> takes(8_388_608)
-    '8.39M rollouts'
-    """
-    return f"{compact(rollouts)} rollouts"
 
 
 def ordered(notices: Iterable[Notice]) -> list[Notice]:

@@ -12,6 +12,15 @@ _SIZES = ((1e12, "T"), (1e9, "B"), (1e6, "M"), (1e3, "k"))
 _FEWEST = 1e4  # smaller counts are written out
 
 
+def takes(rollouts: float) -> str:
+    """What a run costs, in words.
+
+    >>> takes(8_388_608)
+    '8.39M rollouts'
+    """
+    return f"{compact(rollouts)} rollouts"
+
+
 def unit_words(unit: object) -> str:
     """A unit of compute or of a law as people write it; another word stays as it is.
 

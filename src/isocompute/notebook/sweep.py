@@ -167,6 +167,7 @@ class Sweep:
         max_batch: int | None = None,
         min_steps: int | None = None,
         problems: int | None = None,
+        only_n: Sequence[int] = (),
         tokens_per_rollout: float | None = None,
         rollouts_per_gpu_hour: float | None = None,
         usd_per_gpu_hour: float | None = None,
@@ -183,6 +184,7 @@ class Sweep:
             batch_size, steps: instead of a budget: split a fixed batch into problems and n.
             max_batch, min_steps: most rollouts per batch; fewest steps.
             problems: size of the training set.
+            only_n: choose among these n alone.
             tokens_per_rollout, rollouts_per_gpu_hour, usd_per_gpu_hour: what a rollout costs.
 
         Raises:
@@ -213,6 +215,7 @@ class Sweep:
             min_steps=min_steps,
             current=_current(current),
             problems=problems,
+            only_n=only_n,
             fit=self.fit,
         )
         document = on_processes(found.document, processes, trainer)

@@ -331,7 +331,7 @@ def test_the_ends_of_the_n_tested_are_named_where_more_could_be_run() -> None:
         (planted(), AT, {"max_batch_size": 0}, "`max_batch_size >= 1` must hold, but got 0"),
         (planted(), AT, {"min_steps": 0}, "`min_steps >= 1` must hold, but got 0"),
         (planted(), AT, {"problems": 0}, "`problems >= 1` must hold, but got 0"),
-        (planted(), AT, {"only_n": [4]}, r"octave of those tested \(8 to 256\), but got 4; train it"),
+        (planted(), AT, {"only_n": [4]}, r"octave of those tested \(8 to 256\), but got 4; "),
         (planted(), AT, {"only_n": [16, 257, 300]}, "but got 257, 300; train"),
         (planted(), AT, {"only_n": [64], "max_batch_size": 2047}, "smallest one tested .2048 "),
         (planted(), AT, {"current": 0}, "`current n >= 1` must hold, but got 0"),

@@ -44,6 +44,7 @@ from isocompute.importers.configuration import configuration
 from isocompute.importers.elsewhere import (
     LONGEST,
     content,
+    is_answer,
     is_telling,
     names_in,
     tells,
@@ -315,7 +316,7 @@ def of_other_logs(files: Sequence[Path]) -> set[Path]:
                for name in _started_with(f, f.stat().st_mtime_ns)}  # fmt: skip
     ended = {p for p in files if p.name.endswith("_results.json")  # read with the state beside it
              and p.with_name("trainer_state.json").is_file()}  # fmt: skip
-    return (named | tables | started | ended) & set(files)
+    return (named | tables | started | ended | {*filter(is_answer, files)}) & set(files)
 
 
 def of_columns(files: Sequence[Path]) -> set[Path]:
@@ -394,6 +395,6 @@ def _is_its_own(path: Path) -> bool:
     logs = [
         p for p in path.parent.iterdir()
         if (p.name.endswith(_LOGS) or ".tfevents." in p.name) and p.name not in _FILES
-        and not (p.name.endswith(".json") and _says(p))
+        and not (p.name.endswith(".json") and (is_answer(p) or _says(p)))
     ]
     return logs == [path]

@@ -26,6 +26,12 @@ _TRAINS_NOTHING = re.compile(r"(?:^|[._])(?:val|eval|evaluate|test)_only$")
 _ENDINGS = (".yaml", ".yml", ".toml", ".json")
 _MOST, LONGEST = 2_000, 1 << 16  # files; bytes of one: a log is longer
 _NOT_OURS = ("wandb", "mlruns", "node_modules", "site-packages")
+# How every answer of ours begins that a command wrote (`--json`).
+_ANSWER = re.compile(
+    r'\{\s*"version": \d,\s*"(?:budget_rollouts|answer|setting|method|a|problem_set|stored|study'
+    r'|name|estimate|findings)":'
+)
+_STUDY = ("engine", "grid", "budget")  # of a study file
 _TELLING = re.compile(r"[a-z].*[-_.0-9]|[-_.0-9].*[a-z]", re.I)  # `grpo` may be any word of it
 
 
@@ -67,6 +73,21 @@ def _is_of(said: Mapping[str, object], run: str) -> bool:
     return run in names_in(said) | places and tells(said)
 
 
+def is_ours(text: str) -> bool:
+    """Whether a text is an answer or a study file of ours: no log's run was trained by it."""
+    return _ANSWER.match(text) is not None or all(
+        re.search(rf"^{key}:", text, re.MULTILINE) for key in _STUDY
+    )
+
+
+def is_answer(file: Path) -> bool:
+    """Whether a file holds an answer of ours (`--json`)."""
+    if file.suffix != ".json":
+        return False
+    with file.open("rb") as handle:
+        return is_ours(handle.read(200).decode("utf-8", "replace"))
+
+
 def tells(said: Mapping[str, object]) -> bool:
     """Whether settings say B_p or n, or what may be."""
     found = configuration(said)
@@ -88,7 +109,8 @@ def configurations_in(within: Path) -> list[tuple[Path, str]]:
         for name in sorted(n for n in names if n.endswith(_ENDINGS)):
             file = Path(parent, name)
             if file.is_file() and file.stat().st_size <= LONGEST:
-                found.append((file, file.read_text("utf-8", "replace")))
+                text = file.read_text("utf-8", "replace")
+                found += [] if is_ours(text) else [(file, text)]
             if len(found) > _MOST:
                 return []
     return found
@@ -97,6 +119,8 @@ def configurations_in(within: Path) -> list[tuple[Path, str]]:
 def content(file: Path) -> dict[str, object]:
     """A configuration file, flat; empty where it cannot be read."""
     value: object = None
+    if is_ours(file.read_text("utf-8", "replace")):
+        return {}
     if file.suffix == ".json":
         value, _ = parse_json(file.read_bytes())
         if file.stem in _ORCHESTRATOR and isinstance(value, dict):

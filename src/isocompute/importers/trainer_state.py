@@ -14,6 +14,7 @@ from isocompute.errors import InputError
 from isocompute.importers.collect import Collector
 from isocompute.importers.configuration import settings_in_row
 from isocompute.importers.documents import read_documents, runs_in, take_document
+from isocompute.importers.elsewhere import is_answer
 from isocompute.importers.fresh import OF_STATE
 from isocompute.importers.jsonl import RunsOfRows
 from isocompute.importers.ledger import Errors
@@ -62,6 +63,11 @@ def read_trainer_state(path: Path, settings: Settings) -> list[ImportedRun]:
                         "a result of an evaluation must say its step, but no folder above "
                         f"{str(path)!r} does; lay a copy of it into step_0/ of every run that "
                         "began with this model, or move it away."
+                    )
+                if is_answer(path):
+                    raise InputError(
+                        f"a log must be a trainer's or tracker's, but {str(path)!r} is an answer "
+                        "of isocompute (`--json`); give the logs that it was made from."
                     )
                 keys = ", ".join(f"{key!s:.40}" for key in list(state)[:8])
                 raise InputError(

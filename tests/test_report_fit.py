@@ -9,7 +9,9 @@ import numpy as np
 import pytest
 
 from isocompute.answers.fit import Fit, fit_sweep
+from isocompute.cli.fit_short import fit_lines
 from isocompute.domain import Curve
+from isocompute.errors import InputError
 from isocompute.report import figures
 from isocompute.report.words import summary
 from report_fixtures import page_of, short_bundle  # noqa: F401  (the latter acts on every test)
@@ -108,3 +110,18 @@ def test_answers_by_tokens_stand_on_tokens(tmp_path: Path) -> None:
     assert "at 4B tokens" in page.text
     assert figures.law(by_tokens).axes[0].get_xlabel() == "generated tokens"
     assert figures.learning_curves(by_tokens).axes[0].get_xlabel() == "generated tokens"
+
+
+def test_one_n_at_two_b_p_says_nothing_of_n_and_which_b_p_is_best(tmp_path: Path) -> None:
+    one = fit_sweep(planted([(16, 32), (64, 32)]), draws=30, joint=True)
+    direction = one.document["direction"]
+    assert direction["follows"] is direction["d_log_n_d_log_bp"] is direction["interval"] is None
+    assert direction["sentence"].endswith("cannot be told from one n.")
+    assert "not tested: one n" in " ".join(fit_lines(one.document))
+    page = page_of(tmp_path, [("sweep", one)], None)
+    assert "direction" not in {attrs.get("data-kind") for _, attrs in page.tags}
+    best = one.document["best"][-1]["problems_per_batch"]
+    assert f": {best} problems per batch (Bₚ)" in page.text
+    assert "interval of the best n" not in page.text  # an axis of one place
+    with pytest.raises(InputError, match="needs at least 2 n, but got 2 configurations of one"):
+        figures.direction(one)

@@ -153,7 +153,8 @@ def ridge(
         best_bp_DX: B_p of the best tested configuration of each draw.
     """
     n_PDX = np.stack([continuous_best(score, log2_n_F) for score in score_PDFX])
-    edge_PDX = (n_PDX >= log2_n_F[-1]).astype(int) - (n_PDX <= log2_n_F[0])
+    lowest, highest = log2_n_F[0], log2_n_F[-1]  # of one n, which is both, nothing is inside
+    edge_PDX = (n_PDX >= highest).astype(int) - ((n_PDX <= lowest) & (lowest < highest))
     inside_PDX = np.stack([
         continuous_best(score_DFX[:, inside_F], log2_n_F[inside_F])
         for score_DFX, inside_F in zip(score_PDFX, inside_PF, strict=True)

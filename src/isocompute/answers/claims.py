@@ -209,7 +209,9 @@ def direction(frontier: Frontier, ridge: Ridge, level: float) -> dict[str, Any]:
             f"({2 ** span[0]:.2g} to {2 ** span[1]:.2g})."
         )
     elif told:
-        sentence = f"{_UNKNOWN}: the best n lies at an end of those tested."
+        only = len({c.rollouts_per_problem for c in frontier.configurations}) == 1
+        why = " from one n" if only else ": the best n lies at an end of those tested"
+        sentence = f"{_UNKNOWN}{why}."
     moves = {
         "rollouts_per_problem": ridge.log2_n_DX[:, -1] - ridge.log2_n_DX[:, 0],
         "problems_per_batch": np.log2(ridge.bp_DX[:, -1] / ridge.bp_DX[:, 0]),

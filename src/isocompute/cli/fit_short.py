@@ -211,6 +211,8 @@ def _batch_or_n(document: Row) -> str:
         codes = {one["code"] for one in document["notices"]}
         if "n_confounded_with_batch" in codes:
             return "not tested: every n ran at one B_p"
+        if len({row["rollouts_per_problem"] for row in document["curves"]}) == 1:
+            return "not tested: one n"
         return "not known: the best n is at an end of those tested"
     low, high = says["interval"]
     by = f"{fold(says['d_log_n_d_log_bp'])} as B_p doubles ({2**low:.2g} to {2**high:.2g})"

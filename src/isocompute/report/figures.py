@@ -91,7 +91,9 @@ def _several(document: Document) -> bool:
 def _moves(document: Document) -> bool:
     # Along one batch the direction is given, not found.
     joint = (document.get("setting") or {}).get("kind") == "joint"
-    return joint and len({r["problems_per_batch"] for r in document.get("curves") or []}) > 1
+    tested = [(r["problems_per_batch"], r["rollouts_per_problem"])
+              for r in document.get("curves") or []]  # fmt: skip
+    return joint and all(len({*values}) > 1 for values in zip(*tested, strict=True))
 
 
 FIGURES: tuple[FitFigure, ...] = (

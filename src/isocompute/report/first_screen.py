@@ -101,7 +101,7 @@ def answer(
     if last is not None:
         chosen = last["tested_rollouts_per_problem"]
         at = f"{compact(last['x'])} {words.budget_unit(fit)}"
-        headline = f"Best at {at}: {chosen} rollouts per problem (n)"
+        headline = f"Best at {at}: {words.best_of(fit, last)}"
     return section | {
         "headline": headline,
         "lead": f"{words.summary(fit)} {_ROLLOUT}",
@@ -361,10 +361,10 @@ def _score(plan: Document, value: float | None) -> str:
 
 def _strip(fit: Document | None, row: Document, chosen: float | None) -> Section | None:
     """Positions in per cent, on a log2 axis of n, of the tested n, the interval and the choice."""
-    if not chosen:
-        return None
     wide = row.get("rollouts_per_problem_interval") or row.get("interval") or [None, None]
     tested = sorted({int(r["rollouts_per_problem"]) for r in (fit or {}).get("curves", [])})
+    if not chosen or tested == [chosen]:  # no axis has one place
+        return None
     known = [v for v in (*tested, chosen, *wide) if v]
     low = math.floor(math.log2(min(known)) + 1e-9)
     high = max(math.ceil(math.log2(max(known)) - 1e-9), low + 1)

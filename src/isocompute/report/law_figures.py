@@ -189,15 +189,16 @@ def direction(fit: Fit, *, title: str = "Does the best follow n, or the batch?")
         title: of the figure.
 
     Raises:
-        InputError: if all runs have one B_p.
+        InputError: if all runs have one B_p, or one n.
     """
     document = fit.document
     pairs = [pair_of(row) for row in document.get("curves") or []]
-    if len({b_p for b_p, _ in pairs}) < 2:
-        raise InputError(
-            f"a figure of the direction needs at least 2 B_p, but got {len(set(pairs))} "
-            "configurations of one; sweep a second B_p."
-        )
+    for name, values in zip(("B_p", "n"), zip(*pairs, strict=True), strict=True):
+        if len({*values}) < 2:
+            raise InputError(
+                f"a figure of the direction needs at least 2 {name}, but got {len(set(pairs))} "
+                f"configurations of one; sweep a second {name}."
+            )
     figure, axes = canvas(title, setting_name(document))
     b_p, n = (np.array(values, dtype=np.float64) for values in zip(*pairs, strict=True))
     for batch in sorted({b * m for b, m in pairs}):

@@ -142,6 +142,13 @@ def last_row(fit: Document) -> dict[str, Any] | None:
     return rows[-1] if rows else None
 
 
+def best_of(fit: Document, last: Document) -> str:
+    """The best n of a row of `best`; where one n alone was tested, the best B_p."""
+    if len({row["rollouts_per_problem"] for row in fit.get("curves") or []}) == 1:
+        return f"{last['problems_per_batch']} problems per batch (Bₚ)"
+    return f"{last['tested_rollouts_per_problem']} rollouts per problem (n)"
+
+
 def best_at(fit: Document, x: float) -> dict[str, Any] | None:
     """The row of `best` nearest to x in log; None beyond the rows by more than 2 per cent."""
     rows = fit.get("best") or []

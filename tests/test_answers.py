@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from fake_posterior import FakePosterior, rising, runs_of
-from isocompute.answers import reading
+from isocompute.answers import best, reading
 from isocompute.answers.backtest import backtest, simple_rules
 from isocompute.answers.best import Ridge, interval
 from isocompute.answers.claims import confounded, direction
@@ -796,3 +796,17 @@ def test_what_is_no_curve_is_refused(rng) -> None:
     curves = [c.replace(tokens_K=c.rollouts_K) for c in fit_of(rng, draws=5).curves]
     with pytest.raises(InputError, match="a fixed batch is a law in steps"):
         fit_sweep(curves, fix=("batch_size", 256), unit="tokens")
+
+
+def test_the_best_so_far_is_no_less_than_what_is_reached(rng) -> None:
+    fit = fit_of(rng, draws=50)
+    c = fit.configurations[0]
+    end = 10 ** float(fit.posterior.last_J[0])
+    reached = fit.scores_at(end)[:, 0]
+    low, high = best.interval(reached, fit.level)
+    nothing = np.zeros(50)
+    # Draws that the back-test spreads, far below what the runs have already.
+    assert fit.ends(c, 4 * end, nothing) == pytest.approx((low, high), abs=1e-9)
+    assert fit.ends(c, 4 * end, nothing + 0.9) == pytest.approx((0.9, 0.9))
+    assert fit.ends(c, 0.5 * end, nothing) == (0.0, 0.0)  # inside the data
+    assert fit.ends(Configuration(3, 3), 4 * end, nothing) == (0.0, 0.0)  # nobody ran it

@@ -89,7 +89,7 @@ def gain_over_today(q: Question, found: Prescription) -> dict[str, Any] | None:
     return {
         **now._asdict(), "tested": now in fit.configurations, "score": gain_D.mean(),
         "interval": interval(gain_D, fit.level), "predicted_score": score_D.mean(),
-        "predicted_score_interval": interval(score_D, fit.level),
+        "predicted_score_interval": fit.ends(now, q.x, score_D),
         "steps": steps, "cost": q.cost(now, steps * now.batch_size),
     }  # fmt: skip
 

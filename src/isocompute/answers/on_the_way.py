@@ -134,10 +134,11 @@ def after_checks(
         if not (left := steps_left(d, first[:many])):
             continue
         rollouts = left * chosen.batch_size
-        score_D = q.fit.scores_of([chosen], _budget_of(q, chosen, rollouts))[:, 0]
+        x = _budget_of(q, chosen, rollouts)
+        score_D = q.fit.scores_of([chosen], x)[:, 0]
         rows.append({
             "checks": many, "steps": left, "rollouts": rollouts,
             "predicted_score": score_D.mean(),
-            "predicted_score_interval": interval(score_D, q.fit.level),
+            "predicted_score_interval": q.fit.ends(chosen, x, score_D),
         })  # fmt: skip
     return rows

@@ -265,8 +265,8 @@ def _answer(q: Question) -> Plan:
     """The document of a plan that stands."""
     fit, found = q.fit, prescribe(q)
     chosen, frame = found.configuration, _frame(vars(q))
-    ends = interval(found.score_D, fit.level)
-    if ends[1] - ends[0] > UNKNOWN:
+    ends, (low, high) = fit.ends(chosen, q.x, found.score_D), interval(found.score_D, fit.level)
+    if high - low > UNKNOWN:
         swept = {c.problems_per_batch for c in fit.configurations}
         of = chosen.problems_per_batch in swept
         which = named(fit, [chosen]) if of else f"{chosen} (B_p x n)"

@@ -233,10 +233,7 @@ class Reading:
         middle_X, log2_n_DX = self._spread(x_X, of)
         mean_JX = score_DJX.mean(axis=0)
         at_X = [choice(mean_J) for mean_J in mean_JX.T]
-        n_ends, ends = (
-            np.stack(draw_interval(d, self.level), axis=1).tolist()
-            for d in (2**log2_n_DX, score_DJX[:, at_X, np.arange(len(x_X))])
-        )
+        n_ends = np.stack(draw_interval(2**log2_n_DX, self.level), axis=1).tolist()
         by_n = {int(n): n_J == n for n in np.unique(n_J)}
         return [
             Best(
@@ -250,7 +247,7 @@ class Reading:
                 problems_per_batch=self.configurations[at].problems_per_batch,
                 tested_rollouts_per_problem=self.configurations[at].rollouts_per_problem,
                 score=float(mean_JX[at, i]),
-                score_interval=tuple(ends[i]),
+                score_interval=self.ends(self.configurations[at], 10**x, score_DJX[:, at, i]),
                 extrapolated=not self.frontier.compares(x),
             )
             for i, (x, at) in enumerate(zip(x_X, at_X, strict=True))
@@ -316,6 +313,22 @@ class Reading:
             score_DF = np.concatenate([score_DF, more_DF], axis=1)
         every: list[tuple[float, float]] = [*self.configurations, *untested]
         return score_DF[:, [every.index(c) for c in which]]
+
+    @cached_property
+    def _reached(self) -> FloatArray:
+        """Interval of every score where its data end, (J, 2)."""
+        last_J = self.posterior.last_J
+        own_DJ = np.einsum("djj->dj", self.posterior.scores(last_J))
+        return np.stack(draw_interval(own_DJ, self.level), axis=1)
+
+    def ends(self, c: Configuration, x: float, score_D: FloatArray) -> tuple[float, float]:
+        """Interval of a score at a budget; the best so far is no less than what is reached."""
+        low, high = draw_interval(score_D, self.level)
+        if self.posterior.select == "best" and c in self.configurations:
+            j = self.configurations.index(c)
+            if math.log10(x) > self.posterior.last_J[j]:
+                low, high = np.maximum((low, high), self._reached[j])
+        return float(low), float(high)
 
     def neighbours(self, x: float) -> list[dict[str, Any]]:
         """Guessed scores of untested n at a budget, at the B_p of the choice.

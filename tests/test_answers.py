@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from fake_posterior import FakePosterior, rising, runs_of
-from isocompute.answers import best, reading
+from isocompute.answers import reading
 from isocompute.answers.backtest import backtest, simple_rules
 from isocompute.answers.best import Ridge, interval
 from isocompute.answers.claims import confounded, direction
@@ -803,7 +803,7 @@ def test_the_best_so_far_is_no_less_than_what_is_reached(rng) -> None:
     c = fit.configurations[0]
     end = 10 ** float(fit.posterior.last_J[0])
     reached = fit.scores_at(end)[:, 0]
-    low, high = best.interval(reached, fit.level)
+    low, high = interval(reached, fit.level)
     nothing = np.zeros(50)
     # Draws that the back-test spreads, far below what the runs have already.
     assert fit.ends(c, 4 * end, nothing) == pytest.approx((low, high), abs=1e-9)

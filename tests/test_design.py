@@ -256,6 +256,15 @@ def test_shipped_worlds_differ_by_difficulty_and_are_moved_along_the_budget() ->
     assert BUDGET_SD / 3 < half.std() < 3 * BUDGET_SD
 
 
+def test_a_prior_of_two_neighbouring_n_is_refused_for_what_it_is() -> None:
+    rolls = np.geomspace(1e3, 1e5, 12)
+    curves = [Curve(problems_per_batch=32, rollouts_per_problem=n, run=f"{n}", seed=0,
+                    metric="avg@4", rollouts_K=rolls, score_K=0.3 + 0.05 * np.log10(rolls / 1e3))
+              for n in (8, 16)]  # fmt: skip
+    with pytest.raises(InputError, match=r"mine has n = 8 to 16; train n = 32 once and give it"):
+        worlds_of(curves, "mine", 4, 0)
+
+
 def test_an_older_study_stays_where_it_is() -> None:
     world = WORLDS["rising"]
     noise = NOISE["low"]
@@ -519,6 +528,13 @@ def test_a_smaller_batch_of_few_problems_is_said_on_the_screen(monkeypatch: Any)
             limits=poor, draws=DRAWS, plan=lambda _, n=n: Configuration(16, n)))  # fmt: skip
         assert d["final"]["rollouts_per_problem"] == taken
         assert d["worth"]["without"]["rollouts_per_problem"] == taken
+
+    def refused(_: float) -> Configuration:
+        raise RefusalError("Its score is not known.")
+
+    _, d = design_sweep(alike, Asked(limits=poor, draws=DRAWS, plan=refused))
+    text = " ".join(" ".join(design_lines(d)).split())
+    assert "Caution `isocompute plan` refuses this run: Its score is not known. Or take" in text
 
 
 def test_rates_that_cost_more_than_a_sweep_may_are_refused_and_a_far_batch_is_said(

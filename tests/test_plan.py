@@ -260,6 +260,10 @@ def test_an_untested_n_that_is_asked_for_is_a_guess_with_a_caution() -> None:
     assert "never tested at n = 24" in text(d, "split_untested")
     assert "n = 24 was never tested." in " ".join(" ".join(said(plan, why=True)).split())
     assert arm(plan_budget(planted(), AT, only_n=[16, 24]).document) == (32, 16)  # tested
+    # Limits speak of what was run, not of a guess: 32 x 8 is none of one n's.
+    one = planted({(32, 16): (0.01, 0.01)})
+    with pytest.raises(InputError, match="the smallest one tested .512 rollouts., but got 64"):
+        plan_budget(one, AT, max_batch_size=64)
     # A fixed batch of 1,024: 42 problems of 24.
     split = plan_fixed_batch(planted(), 1024, 900, only_n=[24]).document
     assert arm(split) == (42, 24)

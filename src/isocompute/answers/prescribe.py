@@ -269,12 +269,13 @@ def _nothing_within(q: Question, which: Sequence[Configuration]) -> InputError:
         return InputError(
             f"a batch of {q.batch_size} rollouts must hold as many problems as were tested, but "
             f"got n = {', '.join(map(str, q.only_n))}; raise the batch or lower n.")  # fmt: skip
-    small = min(which, key=lambda c: (c.batch_size, c))
+    tested = [c for c in which if c in q.fit.configurations]
+    small = min(tested or which, key=lambda c: (c.batch_size, c))
     takes = f"{compact(q.min_steps * small.batch_size)} rollouts"
     rule = {
         "problems": "the problems must fill a batch (B_p = "
-        f"{min(c.problems_per_batch for c in which)} is the smallest one), but got {q.problems}; "
-        "add problems, or sweep smaller B_p.",
+        f"{min(c.problems_per_batch for c in tested or which)} is the smallest one), but got "
+        f"{q.problems}; add problems, or sweep smaller B_p.",
         "max_batch": f"the largest batch must hold the smallest one tested ({small.batch_size} "
         f"rollouts), but got {q.max_batch_size}; raise it, or sweep smaller batches.",
         "min_steps": f"`steps >= {q.min_steps}` must hold, which takes {takes} with the smallest "

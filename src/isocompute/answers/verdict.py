@@ -276,7 +276,7 @@ def untested(
         few = {c: r for c, r in few.items() if c in near} or few
         trains = {c: seeds(fit, [c], ENOUGH_N - int(r), x)[c] for c, r in few.items()}
         yield notice("few_seeds", which=named(fit, list(few)), trains=trains)
-    if confounded(fit.configurations):
+    if len(n) > 1 and confounded(fit.configurations):
         two = [*of[:2], *(c for c in fit.configurations if c not in of)][:2]
         again = [c._replace(problems_per_batch=2 * c.problems_per_batch) for c in two]
         yield notice("n_confounded_with_batch", trains=seeds(fit, again, 1, x))

@@ -294,19 +294,21 @@ def _planner(
     from isocompute.answers.around import PUBLISHED
     from isocompute.answers.plan import plan_from_source
     from isocompute.domain import Configuration
-    from isocompute.errors import RefusalError
 
     of_panel = len(worlds.sources) == 1 and source is None
     panel = worlds.sources[0] if of_panel else PUBLISHED[difficulty or "easy"]
 
     def plan(amount: float) -> Configuration | None:
-        with contextlib.suppress(InputError, RefusalError):
+        with contextlib.suppress(InputError):
             found = plan_from_source(
                 source or panel, budget=replace(budget, amount=amount), rates=rates,
                 fit=worlds.fit, problems=options.problems, max_batch_size=options.max_batch,
-            ).allocation  # fmt: skip
-            if found is not None:
-                return Configuration(found.problems_per_batch, found.rollouts_per_problem)
+            )  # fmt: skip
+            if found.refusal is not None:
+                raise found.refusal
+            if found.allocation is not None:
+                a = found.allocation
+                return Configuration(a.problems_per_batch, a.rollouts_per_problem)
         return None
 
     return plan

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from isocompute.allocation import Budget, floor_power_of_two, powers_of_two
 from isocompute.answers.price import PAID_IN, Price
 from isocompute.answers.spending import solved
+from isocompute.design.prior import FEWEST_N
 from isocompute.design.simulate import PROBLEMS, Sweep
 from isocompute.design.worth import LEAST_STEPS
 from isocompute.domain import Configuration
@@ -26,7 +27,6 @@ SHAPES = (
     (3, 1, 1), (3, 2, 1), (3, 3, 1), (3, 2, 2),
     (4, 1, 1), (4, 2, 1), (5, 1, 1), (7, 1, 1), (4, 2, 2),
 )  # fmt: skip
-FEWEST_N = 3
 LEAST_BP = 8  # below it a batch is too noisy for the recipes here: half of the smallest published
 
 

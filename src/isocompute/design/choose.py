@@ -24,6 +24,7 @@ from isocompute.design.simulate import Sweep
 from isocompute.design.worth import Guess, IntArray, Loss, allowed, best_guess
 from isocompute.domain import Configuration, Notice, documented, notice
 from isocompute.domain.text import plain, told_apart
+from isocompute.errors import RefusalError
 
 # Worlds that every candidate sees; the best three see as many again: a third of the time.
 SCREENED = 8
@@ -95,7 +96,8 @@ def design_sweep(worlds: Worlds, asked: Asked) -> tuple[Runs, dict[str, Any]]:
     alone = _alone(worlds, limits, sweep, b_p, fixed=asked.problems_per_batch is not None)
     whole_F = judge.left(alone, swept=False)
     judge = replace(judge, whole_F=whole_F, alone_bp=alone.problems_per_batch)
-    none, alone = _as_planned(judge.guesses(), alone, asked)
+    none, alone, refused = _as_planned(judge.guesses(), alone, asked)
+    asked = replace(asked, notices=(*asked.notices, *refused))
     lost, fresh = judge.decided(sweep, none[0], 2 * screened, asked.draws)
     one_W, one_n = judge.one(fresh)
     after, gain = judge.steadied(lost.total_W, fresh), judge.gain(none[0], lost.total_W, fresh)
@@ -139,18 +141,24 @@ def _alone(worlds: Worlds, limits: Limits, sweep: Sweep, b_p: int, *, fixed: boo
         size //= 2
 
 
-def _as_planned(none: list[Guess], alone: Sweep, asked: Asked) -> tuple[list[Guess], Sweep]:
-    """The guesses with that of `plan` first, where it is as good, and its B_p."""
+def _as_planned(
+    none: list[Guess], alone: Sweep, asked: Asked
+) -> tuple[list[Guess], Sweep, list[Notice]]:
+    """The guesses with that of `plan` first, where it is as good, its B_p; or that it refuses."""
     left = asked.limits.left(alone, swept=False)
-    planned = asked.plan(left) if asked.plan and left > 0 else None
+    try:
+        planned = asked.plan(left) if asked.plan and left > 0 else None
+    except RefusalError as refusal:
+        return none, alone, [notice("plan_refuses", why=refusal.reason)]
     if planned is None or asked.problems_per_batch not in (None, planned.problems_per_batch):
-        return none, alone
+        return none, alone, []
     first = [g for g in none if g.as_good
              and g.rollouts_per_problem == planned.rollouts_per_problem]  # fmt: skip
     if not first:
-        return none, alone
+        return none, alone, []
     rest = sorted((g for g in none if g not in first), key=lambda g: g.rollouts_per_problem)
-    return [*first, *rest], replace(alone, problems_per_batch=planned.problems_per_batch)
+    alone = replace(alone, problems_per_batch=planned.problems_per_batch)
+    return [*first, *rest], alone, []
 
 
 def _document(

@@ -42,6 +42,7 @@ BUDGET_SD = 0.5
 OCTAVES_SD = 1.0
 FARTHEST = 2.0  # standard deviations; beyond them draws are cut
 SHIPPED_N = (8, 512)
+FEWEST_N = 3  # of a sweep: two are a comparison
 LEAST_DRAWS = 40  # of a posterior: what a fit tries depends on how many are asked for
 FINE = 0.04  # decades between positions at which curves are held
 RANGE = (2.0, 10.0)  # log10 rollouts over which a world is known
@@ -165,7 +166,7 @@ def worlds_of(
     Beyond its data the draws are widened by its back-test, as in a plan.
 
     Raises:
-        InputError: fewer than two n at one B_p.
+        InputError: fewer than two n at one B_p, or n that span no two octaves.
         RefusalError: runs that did not learn.
     """
     tested = sorted({c.configuration for c in curves})
@@ -178,7 +179,13 @@ def worlds_of(
             f"a prior needs at least 2 n at one B_p, but {source} has {len(of_bp[b_p])}; name "
             "another study, or leave --prior out."
         )
-    n_F = _octaves((min(of_bp[b_p]), max(of_bp[b_p])))
+    n_F = _octaves(ends := (min(of_bp[b_p]), max(of_bp[b_p])))
+    if len(n_F) < FEWEST_N:
+        raise InputError(
+            f"a prior must span two octaves of n, so that a sweep holds {FEWEST_N}, but {source} "
+            f"has n = {ends[0]} to {ends[1]}; train n = {4 * ends[0]} once and give it, too, or "
+            "leave --prior out."
+        )
     fit = fit_sweep(curves, draws=max(size, LEAST_DRAWS), seed=seed)
     # A fit that failed its back-test is widened by it; of runs that stay level nothing is left.
     if stops := [one for one in fit.notices if one.code in ("scores_fall", "scores_flat")]:

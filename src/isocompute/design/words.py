@@ -22,7 +22,7 @@ _SAID = ("no_sweep", "passes_over_data", "stand_ins", "prior_alone", "difficulty
          "bp_of_problems", "bp_of_prior", "prior_of_others", "rates_unpaid",
          "difficulty_against_file", "few_validation")  # fmt: skip
 # What speaks against the answer, gravest first: one stands right below it.
-_AGAINST = ("passes_beyond_prior", "problems_fewer_than_prior", "beyond_prior",
+_AGAINST = ("plan_refuses", "passes_beyond_prior", "problems_fewer_than_prior", "beyond_prior",
             "capped_by_tested_n", "n_at_smallest_tested", "extrapolated",
             "rate_of_another_batch")  # fmt: skip
 _ABSURD = 100  # passes over the data: said before the answer that makes them

@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -228,6 +229,9 @@ def test_trl_is_told_of_a_constant_rate() -> None:
     assert warm.keys["lr_scheduler_type"] == "constant_with_warmup"
     assert cold.keys["lr_scheduler_type"] == "constant"
     assert "gives the first update a rate of 0" in warm.units
+    one = trainer_settings("trl", replace(PLAN, rollouts_per_problem=1), Recipe()).units
+    assert one.endswith("GRPOTrainer refuses n = 1: its advantage needs a group of 2 or more.")
+    assert "refuses n = 1" not in warm.units
     assert "first update" not in cold.units
     own = trainer_settings("trl", PLAN, Recipe(), known=["learning_rate"])
     assert own.keys["lr_scheduler_type"] == "constant_with_warmup"  # whose warm-up is the user's

@@ -61,13 +61,14 @@ class TrainerSettings:
 class _Trainer:
     """How one trainer is written and read; `counts` is "prompts" or "completions".
 
-    `warm_up` ends `units` where the keys hold warm-up steps.
+    `warm_up` ends `units` where the keys hold warm-up steps, `alone` where n is 1.
     """
 
     write: Callable[[Asked], Iterable[Row]]
     counts: str
     units: str
     warm_up: str = ""
+    alone: str = ""
     problems: str | None = None
     group: str
     steps: str | None = None
@@ -98,6 +99,7 @@ _TRAINERS: dict[str, _Trainer] = {
         "per-device batch that fits your memory, and accumulate more. Leave "
         "steps_per_generation unset unless it stands here.",
         warm_up=" The warm-up of transformers gives the first update a rate of 0.",
+        alone=" GRPOTrainer refuses n = 1: its advantage needs a group of 2 or more.",
     ),
     "prime-rl": _Trainer(
         write=others.prime_rl_rows,
@@ -207,7 +209,8 @@ def trainer_settings(
     keys = {row.key: row.value for row in rows if _is_known(row, known)}
     return TrainerSettings(
         trainer=trainer, keys=keys,
-        units=found.units + (found.warm_up if keys.get("warmup_steps") else ""),
+        units=found.units + (found.warm_up if keys.get("warmup_steps") else "")
+        + (found.alone if allocation.rollouts_per_problem == 1 else ""),
         not_set=not_set(asked, rows, found.by_itself, known), trained=found.trained,
     )
 

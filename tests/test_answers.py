@@ -364,7 +364,7 @@ def test_simple_rules_keep_the_leaders_b_p() -> None:
 def test_a_verdict_is_that_of_the_gravest_notice() -> None:
     note = notice("n_confounded_with_batch")
     caution = notice("one_or_two_n", which=[8, 16], wanted=32)
-    stop = notice("scores_flat", seen=0.02)
+    stop = notice("scores_flat", hidden="; a rise below 0.02 would not show", more="")
     assert verdict_of([]) == ("ok", "")
     assert verdict_of([note]) == ("ok", "")
     assert verdict_of([note, caution]) == ("caution", caution.text)
@@ -397,7 +397,7 @@ def test_what_was_not_tested_is_said(rng) -> None:
     assert short["n_confounded_with_batch"] == 2000
     two = fit_of(rng, [(32, 8), (32, 64)])
     (said,) = [n for n in two.notices if n.code == "one_or_two_n"]
-    assert "8, 64" in said.text
+    assert "but n = 8 and 64 was tested" in said.text
     assert "Train n = 16 once" in said.remedy or "Train n = 32 once" in said.remedy
     (said,) = [n for n in fit_of(rng, [(32, 16)]).notices if n.code == "one_or_two_n"]
     assert "n = 32 once" in said.remedy

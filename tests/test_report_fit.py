@@ -117,7 +117,7 @@ def test_one_n_at_two_b_p_says_nothing_of_n_and_which_b_p_is_best(tmp_path: Path
     direction = one.document["direction"]
     assert direction["follows"] is direction["d_log_n_d_log_bp"] is direction["interval"] is None
     assert direction["sentence"].endswith("cannot be told from one n.")
-    assert "not tested: one n" in " ".join(fit_lines(one.document))
+    assert "Batch or n" not in " ".join(fit_lines(one.document))
     assert "n_confounded_with_batch" not in [notice.code for notice in one.notices]
     page = page_of(tmp_path, [("sweep", one)], None)
     assert "direction" not in {attrs.get("data-kind") for _, attrs in page.tags}

@@ -42,7 +42,9 @@ def test_the_budget_is_that_at_which_the_best_n_is_expected_to_score_so_much(fit
     # nine of ten draws of a normal lie above its mean less 1.28 of its spread: 0.128 decades more
     assert np.log10(reached.sure) == pytest.approx(4.628, abs=0.01)
     # 20 steps of the smallest batch are the least; there n = 8 scores 0.1 + 0.1 log10(5.12)
-    least = budget_for(fit, 0.05)
+    with pytest.raises(InputError, match="lie above 0.1, where these runs begin, but got 0.05"):
+        budget_for(fit, 0.05)
+    least = budget_for(fit, 0.12)
     assert (least.least, reached.least) == (True, False)
     assert 20 * 32 * 8 <= least.even < 1.06 * 20 * 32 * 8
     # half a decade beyond the data is in reach, 2.2 decades are not

@@ -235,6 +235,8 @@ def parse_budget(text: str) -> Budget:
         if re.fullmatch(_LEFT_OF_MONEY, asked):
             said = "if it was money, the shell took the $ and the digit behind it: write '$5000' " \
                    "in quotes, or 5000usd."  # fmt: skip
+        elif re.fullmatch(r"[0-9.]+\s*(?:h|d|hours?|days?)", asked.strip(), re.IGNORECASE):
+            said = "a time needs its GPUs: write for example 8gpux2d or 64gpux72h."
         raise InputError(
             "a budget must be a finite amount > 0 with one of the units rollouts (or none), tok, "
             f"gpuh, usd, but got {asked!r}; {said}"

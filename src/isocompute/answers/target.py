@@ -48,13 +48,19 @@ def budget_for(fit: Reading, logged: float) -> Reached:
         logged: the score, as the trainer logs it.
 
     Raises:
-        InputError: a score outside its range, or not expected at 100 times the budgets compared.
+        InputError: a score outside its range, below where the runs begin, or not expected at
+            100 times the budgets compared.
     """
     low, high = range_of(fit.curves)
     if not low < logged < high:
         raise InputError(
             f"a score must lie between {low:g} and {high:g}, but got {logged:g}; give it as your "
             "trainer logs it."
+        )
+    if logged <= (floor := in_logs(fit, float(fit.posterior.floor_D.mean()))):
+        raise InputError(
+            f"a score to reach must lie above {floor:.3g}, where these runs begin, but got "
+            f"{logged:g}; give it as your trainer logs it ({low:g} to {high:g})."
         )
     first, last = np.log10(fit.support)
     last += np.log10(MOST)

@@ -222,8 +222,10 @@ def _learned(fit: Reading) -> Iterator[Notice]:
         yield notice("scores_fall", fallen=names, which=named(fit, [first]),
                      trains={first: fit.trained(first) / 4})  # fmt: skip
     elif not any(w.rises for w in of.values()):
-        seen = [SURE * w.error(0, -1) for w in of.values()]
-        yield notice("scores_flat", seen=_span(fit) * min(seen, default=0.0))
+        seen = _span(fit) * min((SURE * w.error(0, -1) for w in of.values()), default=0.0)
+        hides = seen >= 0.005  # else it rounds to nothing
+        yield notice("scores_flat", hidden=f"; a rise below {seen:.2f} would not show" * hides,
+                     more="If that is much, evaluate on more problems. " * hides)
 
 
 def _fallen(of: Mapping[Configuration, Windows]) -> list[Configuration]:
@@ -267,7 +269,8 @@ def untested(
         apart = len(n) == 2 and n[1] >= 4 * n[0]
         wanted = 2 ** round(np.log2(n[0] * n[-1]) / 2) if apart else 2 * n[-1]
         other = Configuration(fit.configurations[0].problems_per_batch, int(wanted))
-        yield notice("one_or_two_n", which=n, wanted=wanted, trains=seeds(fit, [other], 1, x))
+        yield notice("one_or_two_n", which=" and ".join(map(str, n)), wanted=wanted,
+                     trains=seeds(fit, [other], 1, x))  # fmt: skip
     if (runs_J == 1).all():
         yield notice("seeds_missing", what="Every n has", spread="taken from other sweeps",
                      which=named(fit, of), trains=seeds(fit, of, x=x))  # fmt: skip

@@ -255,7 +255,9 @@ def _why(d: Mapping[str, Any]) -> list[str]:
     n, law = d["rollouts_per_problem"], d["law"]
     by = " by what its neighbours say" if d["chosen_by"] == "neighbours" else ""
     low, high = map(compact, law["support"])
-    of = "it scores best within your limits" if _limits(d) else "of those tested it scores best"
+    alone = len({*law["tested"]}) == 1  # then all rules choose it
+    of = "it scores best within your limits" if _limits(d) else (
+        "no other was tested" if alone else "of those tested it scores best")  # fmt: skip
     said = [
         f"Why n = {n}: {of}{by}. Expected loss against the true "
         f"best: {score_text(d, d['expected_regret'])}.",
@@ -271,11 +273,12 @@ def _why(d: Mapping[str, Any]) -> list[str]:
     said += [f"Runner-up: {text}."] if (text := runner_up_words(d)) else []
     if d["passes_over_data"] is not None:
         said.append(f"Passes over your problems: {compact(d['passes_over_data'])}.")
-    if d["rules"]:
+    rules = {} if alone else d["rules"]
+    if rules:
         # A run's score depends on its rollouts: by those the sweep was cut and tested.
         by = "" if law["unit"] == "rollouts" else ", by rollouts"
         said.append(f"What others would choose, and what each lost when tested on this sweep{by}:")
-    for name, row in d["rules"].items():
+    for name, row in rules.items():
         lost = "" if row["lost"] is None else f"; the rule lost {score_text(d, row['lost'])}"
         pair = Configuration(row["problems_per_batch"], row["rollouts_per_problem"])
         said.append(f"  {_RULES[name]:<13}{pair}, score {score_text(d, row['score'])}{lost}")
@@ -289,7 +292,8 @@ def _scores_are(d: Mapping[str, Any]) -> str:
     which = "of the last checkpoint" if final else "of the best checkpoint so far"
     log = d.get("logged") or {}
     key, (low, high) = log.get("key"), log.get("range") or (0, 1)
-    of = f", as {key} is logged ({low:g} to {high:g})" if key or (low, high) != (0, 1) else ""
+    name = f"{key} is logged" if key else "logged"
+    of = f", as {name} ({low:g} to {high:g})" if key or (low, high) != (0, 1) else ""
     return f"Scores are true ones {which}, without the noise of an evaluation{of}."
 
 
@@ -352,6 +356,8 @@ def best_n_words(d: Mapping[str, Any]) -> str:
         "scores best")  # fmt: skip
     if d.get("chosen_by") == "neighbours":
         return f"The best n is {where}; n = {n} was never tested."
+    if first == last == n:
+        return f"The best n is {where}; {n} alone was tested."
     if trend_only(d):
         return f"Of those {of}, n = {n} {best_is}; by the trend over n the best is {where}."
     if low == high:

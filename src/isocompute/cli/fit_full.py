@@ -34,21 +34,23 @@ def full_lines(document: Row, options: str = "") -> list[str]:
     unit, other = document["unit"], document["law_problems_per_batch"]
     lines += indented(_curve_table(document["curves"], unit))
     lines += group_lines(document["curves"])
-    lines += ["", f"Frontier, by {unit_words(unit)}:"]
-    lines += indented([*_sparkline(document["frontier"]), *_frontier_table(document)])
-    lines += ["", *_law(document["law"])]
+    several = len({row["rollouts_per_problem"] for row in document["curves"]}) > 1
+    if several:
+        lines += ["", f"Frontier, by {unit_words(unit)}:"]
+        lines += indented([*_sparkline(document["frontier"]), *_frontier_table(document)])
+        lines += ["", *_law(document["law"])]
     if other:
         lines += ["", "Problems per batch at this fixed batch:"]
         lines += indented(_law_table(other, "problems_per_batch", "B_p*"))
     at = [b["x"] for b in document["best"] if not b["extrapolated"]][-1]
     at_end = f"{compact(at)} {unit_words(unit)}"
     lines += _neighbour_lines(document.get("neighbours") or (), at_end)
-    lines += ["", *wrapped(document["direction"]["sentence"], indent="")]
+    lines += ["", *wrapped(document["direction"]["sentence"], indent="")] if several else []
     lines += spread_lines(document)
     lines += best_n_lines(document.get("best_n", ()))
     lines += gap_lines(document["train_test"])
     lines += ["", *backtest_lines(document["backtest"])]
-    lines += ["", *_paper_beside(document)]
+    lines += ["", *_paper_beside(document)] if several else []
     return [*lines, "", *note_lines(document["notices"])]
 
 

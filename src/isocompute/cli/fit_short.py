@@ -41,7 +41,7 @@ def fit_lines(document: Row, options: str = "", *, pointers: bool = True) -> lis
         *_line("", _rise(document["law"], document["notices"], best), best),
         *_line("Wrong n", _wrong(best[-1], document["unit"]), best),
         *_line("Predicts", _predicts(document["backtest"])),
-        *_line("Batch or n", _batch_or_n(document)),
+        *(_line("Batch or n", told) if (told := _batch_or_n(document)) else ()),
         "",
     ]
     room = LINES - len(answer) - 1
@@ -212,7 +212,7 @@ def _batch_or_n(document: Row) -> str:
         if "n_confounded_with_batch" in codes:
             return "not tested: every n ran at one B_p"
         if len({row["rollouts_per_problem"] for row in document["curves"]}) == 1:
-            return "not tested: one n"
+            return ""
         return "not known: the best n is at an end of those tested"
     low, high = says["interval"]
     by = f"{fold(says['d_log_n_d_log_bp'])} as B_p doubles ({2**low:.2g} to {2**high:.2g})"

@@ -50,7 +50,7 @@ def _settings(options: Options) -> Settings | None:
 
 # Options that say how a source is read: name, attribute.
 _READING = (
-    ("--set", "set"), ("--map", "map"), ("--where", "where"), ("--split", "split"),
+    ("--set", "set"), ("--map", "map"),  # the source itself says `where` and `split`: `narrowed`
     ("--problem-set", "problem_set"), ("--metric", "metric"), ("--fix", "fix"),
     ("--joint", "joint"),
 )  # fmt: skip

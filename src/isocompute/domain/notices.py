@@ -61,10 +61,10 @@ TABLES: Mapping[str, Mapping[str, Template]] = {
             "If these scores are losses, use 1 - loss as the score. Otherwise train {which} again "
             "at half the learning rate, for a quarter of its steps{takes}."),
         "scores_flat": _stop(
-            "No run learned, as far as can be told: no score ends clearly higher than it began. A "
-            "rise below {seen:.2f} would not show.",
-            "If that is much, evaluate on more problems. Else find those that the model solves "
-            "sometimes, but not always: `isocompute difficulty` (16 answers each)."),
+            "No run learned, as far as can be told: no score ends clearly higher than it began"
+            "{hidden}.",
+            "{more}Find problems that the model solves sometimes, but not always: `isocompute "
+            "difficulty` (16 answers each)."),
         "steps_assumed": _caution(
             "The step of the tracker is taken for updates, but it may count calls of `log`.",
             "Compare it with your trainer's steps. If they agree, read the log with "
@@ -86,7 +86,7 @@ TABLES: Mapping[str, Mapping[str, Template]] = {
             "Several runs of {which} say the same seed, and count as several seeds.",
             "If one of them was a new start of another, move the log of the other away."),
         "one_or_two_n": _caution(
-            "Only n = {which} was tested: scores of other n are a guess from other sweeps.",
+            "Nothing but n = {which} was tested: scores of other n are a guess from other sweeps.",
             "Train n = {wanted} once{takes}."),
         "n_confounded_with_batch": _note(
             "Each n was tested at one B_p, so n and the batch size cannot be told apart.",

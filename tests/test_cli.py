@@ -246,6 +246,12 @@ def test_what_a_shell_leaves_of_money_is_told_how_to_be_quoted(text: str) -> Non
         parse_budget(text)
 
 
+@pytest.mark.parametrize("text", ["400h", "2days", "72 hours", "1.5d"])
+def test_a_time_alone_is_told_to_name_its_gpus(text: str) -> None:
+    with pytest.raises(InputError, match="a time needs its GPUs: write for example 8gpux2d"):
+        parse_budget(text)
+
+
 # Bad input
 
 

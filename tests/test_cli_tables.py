@@ -491,6 +491,8 @@ def test_progress_on_a_terminal_renews_one_line(
 def test_the_next_command_repeats_how_the_source_is_read() -> None:
     plain = {"range": (0.0, 1.0), "set": [], "where": [], "fix": None, "metric": None}
     assert repeated(argparse.Namespace(**plain)) == ""
+    # Said by the source itself: "runs[learning_rate=*]".
+    assert repeated(argparse.Namespace(**plain | {"where": ["a=b"], "split": "train"})) == ""
     asked = {"set": ["pattern=n{rollouts_per_problem}"], "map": "my map.yaml", "joint": True,
              "metric": "avg@4,best@4", "range": [0, 100]}  # fmt: skip
     said = ("--set 'pattern=n{rollouts_per_problem}' --map 'my map.yaml' --metric avg@4 --joint "

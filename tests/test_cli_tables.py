@@ -192,7 +192,7 @@ def test_several_b_p_and_a_fixed_batch_name_b_p() -> None:
     d["setting"] = {"kind": "joint", "value": None}
     for i, row in enumerate(d["curves"]):
         row["problems_per_batch"] = 2 ** (i + 3)
-    assert fit_lines(d)[0].endswith(": 8, 16, 32 problems (B_p) x 8 to 128 rollouts (n), up to 10M")
+    assert ": 8 x 8, 16 x 32, 32 x 128 (B_p x n), up to 10M rollouts" in fit_lines(d)[0]
     d["curves"] = [{**row, "problems_per_batch": b} for row in d["curves"] for b in (8, 4, 2, 1, 9)]
     assert ": 1 to 9 problems (B_p) x 8 to 128" in fit_lines(d)[0]
 

@@ -116,7 +116,7 @@ def test_what_neither_gains_nor_loses_is_no_sweep_in_so_many_words(monkeypatch: 
     assert d["worth"]["gain"]["nothing"]
     assert d["worth"]["simulated_sweeps"] in (40, 80, 160, 320)
     text = " ".join(" ".join(design_lines(d)).split())
-    assert ", which would neither gain nor lose, " in text
+    assert "; a sweep of n = 128, 256, 512 (4.59M rollouts, 15%) would neither gain nor " in text
     across = {**d["worth"], "across_models": {"without": 0.018, "after": 0.018}}
     text = " ".join(" ".join(design_lines({**d, "worth": across})).split())
     assert " would neither gain nor lose (" in text

@@ -20,6 +20,7 @@ _LABEL = 12  # columns
 _IN_UNIT = {
     "tokens": ("--unit tokens ", "tok"), "gpu-hours": ("--unit gpu-hours ", "gpuh"),
 }  # fmt: skip
+_FEW = 4  # pairs (B_p, n), one by one in a line
 _PLAN_FACTOR = 4  # the next budget to plan, over the largest compared
 
 
@@ -78,6 +79,9 @@ def _setting(document: Row) -> str:
     b_p = sorted({c["problems_per_batch"] for c in document["curves"]})
     listed = ", ".join(map(str, b_p)) if len(b_p) < 5 else span_words(b_p)
     swept = f"{listed} problems (B_p) x {span_words(n)} rollouts (n)"
+    pairs = [f"{c['problems_per_batch']} x {c['rollouts_per_problem']}" for c in document["curves"]]
+    if len(pairs) < min(len(n) * len(b_p), _FEW):  # not every B_p at every n
+        swept = f"{', '.join(pairs)} (B_p x n)"
     if document["setting"]["kind"] == "fixed_batch_size":
         swept = f"{setting_words(document)}, {span_words(n)} rollouts a problem (n)"
     runs = sum(c["n_runs"] for c in document["curves"])

@@ -340,14 +340,16 @@ def _worth(d: Row) -> str:
         if sweep["evaluation_share"] >= _MUCH:  # else a reader takes all of it for --spend
             took = ", ".join([*_paid(d, {**sweep, "hours": None})[-1:], _share(sweep)])
         took = took.replace(" of the budget", "")
-        other = f"with a sweep of n = {listed} ({took}), {_too_little(d)}"
-        if across is not None and worth["gain"]["nothing"]:
-            return (f"{_across(across)}. Here a sweep of n = {listed} ({took}) would neither gain "
-                    f"nor lose ({_signed(worth['gain'])})")
+        guessed = f"score lost to the best n{tested}: {_loss(none)}; with"
+        lead = guessed if across is None else f"{_across(across)}. Here"
+        if worth["gain"]["nothing"]:
+            lead = lead.removesuffix(" with")
+            return (f"{lead} a sweep of n = {listed} ({took}) would neither gain nor lose "
+                    f"({_signed(worth['gain'])})")
         if across is not None:
             why = _too_little(d).replace("which", "it", 1).replace("whose", "its", 1)
-            return f"{_across(across)}. Here a sweep of n = {listed} ({took}) does not pay: {why}"
-        return f"score lost to the best n{tested}: {_loss(none)}; {other}, {_loss(after)}"
+            return f"{lead} a sweep of n = {listed} ({took}) does not pay: {why}"
+        return f"{lead} a sweep of n = {listed} ({took}), {_too_little(d)}, {_loss(after)}"
     if across is not None:
         return (f"{_across(across)}. If yours is like the prior's, this sweep saves "
                 f"{_loss(worth['gain'])} over guessing n = {none['rollouts_per_problem']}")
@@ -369,8 +371,6 @@ def _too_little(d: Row) -> str:
     """Why a sweep loses more than the guess."""
     none, after, sweep = d["worth"]["without"], d["worth"]["after"], d["sweep"]
     n = none["rollouts_per_problem"]
-    if d["worth"]["gain"]["nothing"]:
-        return "which would neither gain nor lose"
     if after["choice"] <= none["loss"]:
         return "which costs more than it finds"
     if n > after["largest_n"]:

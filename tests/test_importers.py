@@ -257,7 +257,7 @@ def test_metric_must_be_named_where_there_are_several(tmp_path: Path) -> None:
     assert to_curves(file)[0].metric == "avg@4"  # the only plain mean
     with pytest.raises(InputError, match="metric 'best@4' must be in the log"):
         to_curves(file, "best@4")
-    with pytest.raises(InputError, match="must hold validation metrics on 'aime'"):
+    with pytest.raises(InputError, match="must be one of 'math', but got 'aime'"):
         to_curves(file, problem_set="aime")
     two = read_log(write_jsonl(tmp_path / "a.jsonl", [
         {"step": 0, "eval/x/avg@8": 0.5, "eval/x/avg@4": 0.5}]), settings=BP_N)

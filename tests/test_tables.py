@@ -243,7 +243,7 @@ def test_the_scores_of_a_table_without_metrics_go_by_the_name_of_their_column(
     path = write(tmp_path / "a.csv", f"{HEAD},best\n" + "\n".join(f"{row},0.9" for row in ROWS))
     assert {c.score_K[0] for c in load_curves(path, metric="score")} == {0.1}
     assert {c.score_K[0] for c in load_curves(path, metric="best")} == {0.9}
-    with pytest.raises(InputError, match="one of 'score', 'best', but got 'worst'"):
+    with pytest.raises(InputError, match="one of 'best', 'score', but got 'worst'"):
         load_curves(path, metric="worst")
 
 

@@ -67,7 +67,7 @@ def add_plan(stages: argparse._SubParsersAction[Parser]) -> None:
     )
     parser.add_argument("--budget", help="2e6 (rollouts), 5e9tok, 400gpuh, 64gpux3d or 2000usd")
     parser.add_argument(
-        "--score", type=float, metavar="S",
+        "--score", type=finite, metavar="S",
         help="instead of a budget: the score to reach, as your trainer logs it",
     )
     parser.add_argument("--law", metavar="SOURCE", help="another way to name SOURCE")
@@ -117,7 +117,7 @@ def add_report(stages: argparse._SubParsersAction[Parser]) -> None:
     answer.add_argument(
         "--budget", help="also a plan for this budget, from the first SOURCE; see plan"
     )
-    answer.add_argument("--score", type=float, metavar="S", help="or for this score; see plan")
+    answer.add_argument("--score", type=finite, metavar="S", help="or for this score; see plan")
     answer.add_argument("--plan", metavar="FILE", help="also this plan, as plan --json wrote it")
     _add_planning(parser)
     _add_difficulty(parser)

@@ -142,7 +142,8 @@ def finite(text: str) -> float:
     except ValueError:
         value = math.nan
     if not math.isfinite(value):
-        raise argparse.ArgumentTypeError(f"must be a finite number, but got {text!r}")
+        plain = ", written without %" if text.strip().endswith("%") else ""
+        raise argparse.ArgumentTypeError(f"must be a finite number{plain}, but got {text!r}")
     return value
 
 

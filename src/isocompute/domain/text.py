@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 _SIZES = ((1e12, "T"), (1e9, "B"), (1e6, "M"), (1e3, "k"))
@@ -19,6 +19,20 @@ def takes(rollouts: float) -> str:
     '8.39M rollouts'
     """
     return f"{compact(rollouts)} rollouts"
+
+
+def none_of(what: str, known: Iterable[str], got: str) -> str:
+    """What is said where a name is none of those that there are.
+
+    >>> none_of("metric", {"b", "a"}, "c")
+    "the metric must be one of 'a', 'b', but got 'c'; choose one of them."
+    >>> none_of("problem set", {""}, "aime")
+    "no problem set has a name here, but got 'aime'; leave it out."
+    """
+    if not (named := sorted(filter(None, known))):
+        return f"no {what} has a name here, but got {got!r}; leave it out."
+    listed = ", ".join(map(repr, named))
+    return f"the {what} must be one of {listed}, but got {got!r}; choose one of them."
 
 
 def unit_words(unit: object) -> str:

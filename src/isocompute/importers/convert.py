@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isocompute.domain import Curve
+from isocompute.domain.text import none_of
 from isocompute.errors import InputError
 from isocompute.importers.asking import first_error, require_configuration
 from isocompute.importers.doubts import refuse_doubts
@@ -212,6 +213,9 @@ def _label(
     labels = sorted({s.metric.label for _, s in chosen})
     where = "" if problem_set is None else f" on {problem_set!r}"
     if not labels:
+        sets = {s.problem_set for run in runs for s in run.series if split in (None, s.split)}
+        if problem_set is not None and sets and problem_set not in sets:
+            raise InputError(none_of("problem set", sets, problem_set))
         there = sorted({
             f"{s.metric.label} ({s.split}{', ' if s.problem_set else ''}{s.problem_set})"
             for run in runs for s in run.series

@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 
 from isocompute.domain import Curve
+from isocompute.domain.text import none_of
 from isocompute.errors import InputError
 from isocompute.importers.vocabulary import column_of, is_own
 from isocompute.metrics import parse_metric
@@ -60,7 +61,5 @@ def one_of(curves: list[Curve], name: str, wanted: str | None) -> list[Curve]:
         return curves
     fits = [wanted] if wanted in labels else [v for v in labels if arms.matches(v, wanted)]
     if not fits:
-        raise InputError(
-            f"the {what} must be one of {listed}, but got {wanted!r}; choose one of them."
-        )
+        raise InputError(none_of(what, (label or unnamed for label in labels), wanted))
     return [c for c in curves if getattr(c, name) in fits]

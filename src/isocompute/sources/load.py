@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypedDict, Unpack
 
 from isocompute.domain import Curve
+from isocompute.domain.text import none_of
 from isocompute.errors import InputError
 from isocompute.files import not_found
 from isocompute.importers import (
@@ -375,10 +376,7 @@ def _nothing_in(asked: _Asked) -> InputError:
         runs = store.runs()
     sets = sorted({name for run in runs for name in run.spec["validation"]})
     if asked.split != "train" and asked.problem_set not in (None, *sets):
-        return InputError(
-            f"the problem set must be one of {', '.join(map(repr, sets))}, but got "
-            f"{asked.problem_set!r}; choose one of them."
-        )
+        return InputError(none_of("problem set", sets, str(asked.problem_set)))
     what = "update" if asked.split == "train" else "evaluation"
     return InputError(
         f"{path}: a curve needs an {what} of a valid run, but none of {len(runs)} runs has one; "

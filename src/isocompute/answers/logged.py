@@ -75,12 +75,6 @@ def range_of(curves: Sequence[Curve]) -> tuple[float, float]:
     return next((c.score_range for c in curves if c.score_range != PLAIN), PLAIN)
 
 
-def key_of(fit: Reading) -> str:
-    """What the logs call the score; "" where they do not agree or nobody knows."""
-    keys = {c.key for c in fit.curves}
-    return keys.pop() if len(keys) == 1 else ""
-
-
 def span_of(d: Mapping[str, Any]) -> float:
     """How far apart the lowest and the highest score are where those of a fit were read."""
     low, high = (d.get("provenance") or {}).get("score_range") or PLAIN
@@ -95,7 +89,8 @@ def in_logs(fit: Reading, value: float) -> float:
 
 def logged(fit: Reading, d: Mapping[str, Any]) -> dict[str, Any]:
     """The entry `logged` of a plan: what is held against the log, in its units."""
-    entry = {"key": key_of(fit), "range": list(range_of(fit.curves))}
+    keys = {c.key for c in fit.curves}  # which may not agree
+    entry = {"key": keys.pop() if len(keys) == 1 else "", "range": list(range_of(fit.curves))}
     shown = as_logged({**d, "logged": entry})
     check = shown["check"] or {}
     return {

@@ -34,6 +34,7 @@ _SCREEN = 15  # lines by default
 _GIVE_WAY = (("", 2), ("untested n", 2), ("best", 2), ("today", 1), ("for less", 1), ("stop if", 1),
              ("data", 1), ("as good", 1))  # fmt: skip
 _FOREGROUND = 3  # steps that are named
+_LIMITS = ("capped_by_max_batch", "capped_by_min_steps", "capped_by_problems")
 NO_GAIN = "none: this is what you run today"
 TOO_DEAR = "nothing: every check costs more than it can gain"
 
@@ -129,9 +130,8 @@ def _rows(d: Mapping[str, Any]) -> list[str]:
         other = ", ".join(other_amounts(gain["cost"], d["cost"]))
         now = _between(d, gain["predicted_score"], gain["predicted_score_interval"])
         out += _row("today", now + (f", {other}" if other else ""))
-    for one in d["notices"]:
-        if one["code"].startswith(("capped_by_m", "capped_by_pr")):
-            out += _row("limit", one["text"])
+    for one in _binding(d):
+        out += _row("limit", one["text"])
     if others := [str(n) for n in d["as_good"] if n != d["rollouts_per_problem"]]:
         out += _row("as good", "n = " + ", ".join(others))
     for name, text in (
@@ -163,6 +163,11 @@ def _rows(d: Mapping[str, Any]) -> list[str]:
              ([*due, *clock], whose.rpartition(", ")[2]), (due, whose)]  # fmt: skip
     costs = [_row("cost", ", ".join(parts), aside, cut=False) for parts, aside in forms if parts]
     return out + next((cost for cost in costs if len(cost[0]) <= WIDTH), costs[-1])
+
+
+def _binding(d: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """The notices of limits that hold a plan's n down."""
+    return [one for one in d.get("notices") or () if one["code"] in _LIMITS]
 
 
 def _whose_score(d: Mapping[str, Any]) -> str:
@@ -256,8 +261,7 @@ def _why(d: Mapping[str, Any]) -> list[str]:
     n, law = d["rollouts_per_problem"], d["law"]
     by = " by what its neighbours say" if d["chosen_by"] == "neighbours" else ""
     low, high = map(compact, law["support"])
-    limited = any(one["code"].startswith(("capped_by_m", "capped_by_pr")) for one in d["notices"])
-    of = "it scores best within your limits" if limited else "of those tested it scores best"
+    of = "it scores best within your limits" if _binding(d) else "of those tested it scores best"
     said = [
         f"Why n = {n}: {of}{by}. Expected loss against the true "
         f"best: {score_text(d, d['expected_regret'])}.",
@@ -343,9 +347,7 @@ def best_n_words(d: Mapping[str, Any]) -> str:
     where = (high if fewer and not more else low) + beyond
     if low != high and fewer == more:
         where = f"between {low} and {high}" + ("," + beyond if beyond else "")
-    capped = any(one["code"].startswith("capped_by_") and one["code"] != "capped_by_tested_n"
-                 for one in d.get("notices") or ())  # fmt: skip
-    of, n = "tested and allowed" if capped else "tested", d["rollouts_per_problem"]
+    of, n = "tested and allowed" if _binding(d) else "tested", d["rollouts_per_problem"]
     best_is = "is predicted to score best" if (d.get("extrapolation_log10") or 0) > 0 else (
         "scores best")  # fmt: skip
     if trend_only(d):

@@ -18,6 +18,7 @@ from isocompute.answers.prescribe import Question
 from isocompute.answers.reading import Reading
 from isocompute.answers.spending import solved
 from isocompute.answers.step_lines import checks, steps_left
+from isocompute.answers.steps import fitting
 from isocompute.domain import Configuration, Curve
 
 # Times what the choice was trained to. Half of it tells nothing new, twice of it costs twice as
@@ -102,7 +103,7 @@ def _budget_of(q: Question, c: Configuration, rollouts: float) -> float:
     return solved(partial(q.rollouts, c), rollouts, q.x)
 
 
-def check_words(d: Mapping[str, Any], room: int = 67) -> str:
+def check_words(d: Mapping[str, Any]) -> str:
     """One line of it, with the log's word for the score; nothing where there is none."""
     if not (check := d.get("check")):
         return ""
@@ -118,7 +119,7 @@ def check_words(d: Mapping[str, Any], room: int = 67) -> str:
         ends = [expected + tail, tail]
     names = (f"{key} ", f"{short} ") if key else ()
     forms = [f"{name}{text}{end}" for name in (*names, "") for end in ends]
-    return next((one for one in forms if len(one) <= room), forms[-1])
+    return fitting(forms)
 
 
 def after_checks(

@@ -9,7 +9,7 @@ from typing import Any
 
 from isocompute.answers.logged import score_text
 from isocompute.answers.price import UNITS_PAID
-from isocompute.answers.steps import ALIKE, WIDTH, amounts
+from isocompute.answers.steps import ALIKE, WIDTH, amounts, fitting
 from isocompute.domain.notices import takes
 from isocompute.domain.text import pasted
 
@@ -145,7 +145,7 @@ def step_lines(
     totals += [totals[-1].partition(", score")[0], totals[-1].partition(";")[0]]
     head = "Nothing is left to train. To learn more" if d.get("trained") else "Before you spend"
     heads = [f"{head}{f' ({one})' if one else ''}:" for one in totals]
-    return [next((head for head in heads if len(head) <= WIDTH), heads[-1]), *rows]
+    return [fitting(heads, WIDTH), *rows]
 
 
 def too_dear_lines(d: Mapping[str, Any], first: Sequence[Mapping[str, Any]]) -> list[str]:

@@ -20,7 +20,7 @@ from isocompute.answers.logged import as_logged, score_text
 from isocompute.answers.machines import clock_words
 from isocompute.answers.on_the_way import FURTHER, check_words
 from isocompute.answers.step_lines import checks, step_lines, too_dear_lines, wrapped
-from isocompute.answers.steps import OF_THE_SWEEP, WIDTH, plain_rate
+from isocompute.answers.steps import OF_THE_SWEEP, ROOM, WIDTH, plain_rate
 from isocompute.answers.target import target_words
 from isocompute.answers.tied import open_words
 from isocompute.domain import Configuration
@@ -28,7 +28,6 @@ from isocompute.domain.text import compact, singular
 from isocompute.errors import InputError
 from isocompute.trainers import key_lines
 
-_LABEL = 13  # columns of the names at the left
 _SCREEN = 15  # lines by default
 # Rows that give way until so many steps have room, the first to go first.
 _GIVE_WAY = (("", 2), ("untested n", 2), ("best", 2), ("today", 1), ("for less", 1), ("stop if", 1),
@@ -147,7 +146,7 @@ def _rows(d: Mapping[str, Any]) -> list[str]:
     if known is None or "warmup_steps" in known:  # else it is yours to keep, as the rest
         rate += f", {d['recipe']['warmup_steps']} warm-up steps"
     out += _row("lr", rate, rate_origin(d))
-    for i, line in enumerate(textwrap.wrap("; ".join(d.get("assumes", ())), WIDTH - _LABEL)):
+    for i, line in enumerate(textwrap.wrap("; ".join(d.get("assumes", ())), ROOM)):
         out += _row("" if i else "assumes", line)
     assumed = any(one["code"] == "difficulty_assumed" for one in d["notices"])
     whose = "easy set assumed" if assumed else ""
@@ -246,7 +245,7 @@ def rate_origin(d: Mapping[str, Any]) -> str:
 
 def _row(name: str, text: str, aside: str = "", *, cut: bool = True) -> list[str]:
     """A named line, with an aside where there is room (or whether there is or not)."""
-    line = f"  {name:<{_LABEL - 2}}{text}"
+    line = f"  {name:<{WIDTH - ROOM - 2}}{text}"
     with_aside = f"{line}   ({aside})" if aside else line
     return [with_aside if not cut or len(with_aside) <= WIDTH else line[:WIDTH]]
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from isocompute.answers.law import Law, averaged, fit_law, law_of_paths
+from isocompute.answers import law as laws
+from isocompute.answers.law import Law, averaged, fit_law
 
 X = np.geomspace(1e5, 1e7, 49)
 U = np.log10(X)
@@ -14,6 +15,11 @@ TESTED = (4.0, 4096.0)
 
 def law(u, L, k, x0, b):
     return L / (1 + np.exp(-k * (u - x0))) + b
+
+
+def law_of_paths(x_V, path_DV, far_D=None, **how):
+    """As it is; a path rests where it ends unless another best is given far out."""
+    return laws.law_of_paths(x_V, path_DV, path_DV[:, -1] if far_D is None else far_D, **how)
 
 
 def as_law(found) -> Law:
@@ -131,8 +137,6 @@ def test_a_plateau_at_the_edge_of_what_was_tested_is_open(tested, flags, known) 
 def test_a_path_that_goes_on_rising_has_no_known_plateau() -> None:
     path_DV, _ = planted()  # levels off at 2**9
     alone = law_of_paths(X, path_DV, tested=TESTED)
-    there = law_of_paths(X, path_DV, tested=TESTED, far_D=path_DV[:, -1])
-    assert there["plateau_interval"] == alone["plateau_interval"]
     higher = law_of_paths(X, path_DV, tested=TESTED, far_D=path_DV[:, -1] + 1)
     low, high = higher["plateau_interval"]
     assert low == alone["plateau_interval"][0]

@@ -22,6 +22,7 @@ from isocompute.model.importance import Sampler, flattened
 from isocompute.model.noise import Noise, Reference, noise_hypotheses, scaling_of, white_variance
 from isocompute.model.prior import Blocks, Prior, matern, similarity
 from isocompute.model.solve import Problem, gauss_newton, solve_modes
+from matrices import whole_of
 
 FloatArray = NDArray[np.float64]
 BUMPS = len(KNOTS)
@@ -339,7 +340,7 @@ def test_covariance_of_two_n_by_hand() -> None:
     of = Prior(np.array([3.0, 6.0]), np.array([5.0, 5.0]), centre, 0.07, 3)
     scales = [(0.3, 9.0, 0.2, 0.1), (0.4, 9.0, 0.5, 0.6), (0.1, 9.0, 0.2, 0.3)]
     log_scales = np.log([[*np.ravel(scales), 0.05]])
-    found = of.covariance(log_scales).whole()[0]
+    found = whole_of(of.covariance(log_scales))[0]
     alike, (ceiling, slope, midpoint) = np.exp(-0.5), (s.constant**2 for s in priors.SCALES[:3])
     same = ceiling + 0.3**2 * 2.25 + 0.2**2
     np.testing.assert_allclose(np.diagonal(found)[:2], same + 0.1**2)
@@ -360,7 +361,7 @@ def test_b_p_has_a_line_and_a_distance_of_its_own() -> None:
     centre = np.zeros(6 + BUMPS)
     of = Prior(np.array([3.0, 3.0]), np.array([4.0, 8.0]), centre, 0.07, 3)
     log_scales = np.log(np.array([[9.0, 0.3, 0.2, 1e-9] * 3 + [0.05]]))
-    found = of.covariance(log_scales).whole()[0]
+    found = whole_of(of.covariance(log_scales))[0]
     constant, alike = priors.SCALES[0].constant**2, np.exp(-0.5 * (4 / 3) ** 2)
     assert found[0, 1] == pytest.approx(constant - 0.3**2 * 4 + 0.2**2 * alike)
     per_octave = np.array([s.mean_line_bp for s in priors.SCALES[:3]])
@@ -426,7 +427,7 @@ def test_a_linear_problem_has_the_exact_mode() -> None:
     problem, score, mean, precision, design = lines()
     found = solve_modes(problem, np.zeros((3, 5)), score, mean, precision, iterations=40)
     curvature = gauss_newton(problem, found.parameters, precision)
-    whole = precision.whole()
+    whole = whole_of(precision)
     for b in range(3):
         weight = np.zeros((10, 10))
         for j in range(2):

@@ -23,6 +23,7 @@ from isocompute.model.solve import (
 )
 from isocompute.model.threads import one_thread
 from isocompute.testing.planted import NOISE, WORLDS
+from matrices import whole_of
 
 N = np.array([3.0, 4.0, 6.0])
 CENTRE = np.array([0.0, 1.0, 5.0, -1.0, 0.0, -2.0, *[0.0] * len(KNOTS)])
@@ -114,7 +115,7 @@ def test_evidence_of_a_line_is_exact() -> None:
     left = (score - of.form.value(*of.split(p[None]), X)[:, :, 0]).ravel()
     exact = []
     for s in range(3):
-        covariance = whole @ np.linalg.solve(precision.whole()[0], whole.T)
+        covariance = whole @ np.linalg.solve(whole_of(precision)[0], whole.T)
         covariance += (0.02 * (s + 1)) ** 2 * np.eye(24)
         exact.append(
             -0.5 * left @ np.linalg.solve(covariance, left) - 0.5 * np.linalg.slogdet(covariance)[1]
@@ -208,7 +209,7 @@ def test_without_data_draws_walk_back_to_the_prior(monkeypatch: pytest.MonkeyPat
     found = walking.walk(of, start, np.zeros(X.shape), own, np.zeros(2), rng)
     # by the whole matrices, which know nothing of blocks
     fresh = own.mean() + (
-        np.linalg.cholesky(own.covariance(own.sample(4000, rng)).whole())
+        np.linalg.cholesky(whole_of(own.covariance(own.sample(4000, rng))))
         @ rng.standard_normal((4000, P, 1))
     )[..., 0]
     spread, exact = found.parameters.std(axis=0), fresh.std(axis=0)

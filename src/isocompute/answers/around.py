@@ -50,12 +50,8 @@ APART = 4
 def around_source(
     source: str | None, difficulty: Difficulty | None, given: Rates
 ) -> dict[str, Any]:
-    """Recipe, rates and notices that go with a source."""
-    if difficulty is not None and difficulty not in get_args(Difficulty):
-        raise InputError(
-            f"difficulty must be one of easy, hard, mixed, but got {difficulty!r}; "
-            "measure it with `isocompute difficulty`."
-        )
+    """Recipe, rates and notices that go with a source; raises InputError as `for_difficulty`."""
+    healthy = None if difficulty is None else Recipe.for_difficulty(difficulty)
     notices: list[Notice] = []
     published = source is None or source.startswith("published:")
     grid = (source or "").startswith(GRID)
@@ -66,9 +62,8 @@ def around_source(
     recipe = facts.recipes[0] if len(facts.recipes) == 1 else None
     if len(facts.recipes) > 1:
         notices.append(notice("recipes_mixed"))
-    if recipe is not None and difficulty is not None:
+    if recipe is not None and healthy is not None:
         # The regularisers follow the difficulty asked for; the learning rate follows the model.
-        healthy = Recipe.for_difficulty(difficulty)
         recipe = recipe.replace(kl_coef=healthy.kl_coef, entropy_coef=healthy.entropy_coef)
     if recipe is None and difficulty is None and known is None:
         notices.append(notice("difficulty_assumed"))

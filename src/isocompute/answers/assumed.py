@@ -41,19 +41,13 @@ def assumptions(said: Mapping[str, Any], curves: Sequence[Curve], steps: int) ->
     return found
 
 
-def recipe_said(d: Mapping[str, Any]) -> str:
-    """What logs hold of a recipe that is not all in them: "learning rate"; "" of others."""
-    if known_words(d) is None:
-        return ""
-    words = {"kl_coef": "KL", "entropy_coef": "entropy bonus"}
-    return ", ".join(words.get(name, name.replace("_", " ")) for name in d["recorded"])
-
-
 def settings_kept(d: Mapping[str, Any]) -> str:
     """Whose the settings of a plan are that logs hold in part; "" where none are from logs."""
-    if not (told := recipe_said(d)):
+    if known_words(d) is None:
         return ""
     if not {*TRAINED} & {*d["recorded"]}:
+        words = {"kl_coef": "KL", "entropy_coef": "entropy bonus"}
+        told = ", ".join(words.get(name, name.replace("_", " ")) for name in d["recorded"])
         return f"Of the recipe your logs hold only: {told}. Keep your own other settings."
     return "The recipe is your runs', by their logs; keep your own for what no key says."
 

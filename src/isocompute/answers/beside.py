@@ -22,6 +22,7 @@ from isocompute.answers.best import AS_GOOD, choice, interval
 from isocompute.answers.claims import confounded
 from isocompute.answers.logged import score_text
 from isocompute.answers.prescribe import Prescription, Question
+from isocompute.answers.steps import ROOM, fitting
 from isocompute.domain import Configuration, Notice, notice
 from isocompute.domain.text import compact, singular, unit_words
 from isocompute.errors import InputError
@@ -167,7 +168,7 @@ def overtakes(q: Question, chosen: Configuration) -> dict[str, Any] | None:
     return {"x": from_, "at": known, "behind": behind, **fit.configurations[best]._asdict()}
 
 
-def lead_words(d: Mapping[str, Any], room: float = 67) -> str:
+def lead_words(d: Mapping[str, Any], room: float = ROOM) -> str:
     """One line of it, why a plan differs from what leads in its data; "" where it does not."""
     found = d.get("overtakes")
     if not found or found["x"] is None:
@@ -179,7 +180,7 @@ def lead_words(d: Mapping[str, Any], room: float = 67) -> str:
         other, own = (f"B_p = {one['problems_per_batch']}" for one in (found, d))
     ends = (", where all were last compared", ", the last compared", "")
     forms = [f"{other} led at {at} {unit}{end}; {own} leads from {first}" for end in ends]
-    return next((one for one in forms if len(one) <= room), forms[-1])
+    return fitting(forms, room)
 
 
 def passes_of(q: Question, a: Allocation) -> tuple[dict[str, Any], list[Notice]]:

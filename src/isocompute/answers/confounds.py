@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 
 from isocompute.domain import Curve, Notice, notice
@@ -39,10 +39,7 @@ def confounds(curves: Sequence[Curve]) -> Iterator[Notice]:
         which.append(f"{name} was {' and '.join(parts)}")
     if len(by_n) > MOST:
         which.append(f"and {len(by_n) - MOST} more")
-    counts = defaultdict[Value, int](int)
-    for some in by_n[word].values():
-        for value in some:
-            counts[value] += 1
+    counts = Counter(value for some in by_n[word].values() for value in some)
     most = max(counts, key=lambda v: counts[v])
     yield notice("settings_follow_n", settings="; ".join(which),
                  where=shlex.quote(f"{word}={exact(most)}"))  # fmt: skip

@@ -113,8 +113,8 @@ def law_of(fit: Reading, quantity: Quantity) -> dict[str, Any]:
     ends = min(tested), max(tested)
     return {
         **law_of_paths(
-            10**x_X / per_unit, path_DX, tested=ends, variable=cast(Any, variable),
-            level=fit.level, far_D=far_D,
+            10**x_X / per_unit, path_DX, far_D, tested=ends, variable=cast(Any, variable),
+            level=fit.level,
         ),
         "rising": {"from": 10**rising.start, "octaves": rising.octaves,
                    "lower_bound": rising.lower_bound, "claimed": rising.claimed},

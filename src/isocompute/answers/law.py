@@ -137,21 +137,20 @@ def averaged(u_V: FloatArray, path_DV: FloatArray, width: float) -> FloatArray:
 
 
 def law_of_paths(
-    x_V: FloatArray, log2n_DV: FloatArray, *, tested: tuple[float, float],
+    x_V: FloatArray, log2n_DV: FloatArray, far_D: FloatArray, *, tested: tuple[float, float],
     variable: Variable = "rollouts", level: float = 0.95, share: float = AVERAGED_SHARE,
-    far_D: FloatArray | None = None,
 ) -> dict[str, Any]:  # fmt: skip
     """The law through the mean path of n*, and through every draw's path for its intervals.
 
     Args:
         x_V: budgets, ascending, > 0; steps, for a law that is linear in M.
         log2n_DV: log2 of the best n (or B_p) in every draw, shape (D, V).
+        far_D: the best of every draw well past the path: the interval of the plateau holds it, so
+            that a path which ends while it rises has no known plateau.
         tested: smallest and largest n that were run; the law does not leave them.
         variable: what `x_V` holds; "steps" makes the law linear in x.
         level: of the intervals.
         share: of the span of the path over which it is averaged before the fit; 0 for none.
-        far_D: the best of every draw well past the path: the interval of the plateau holds it, so
-            that a path which ends while it rises has no known plateau. None: the path alone.
 
     Returns:
         The keys of `law` in `fit --json` that are the sigmoid's. `identified`: "slope" (no draw
@@ -178,14 +177,14 @@ def law_of_paths(
     x0 = interval(midpoint[moves], level) if shaped else None
     # A draw whose best n at the end is the largest tested says only that the plateau is no lower.
     final, last = b if falls else b + height, log2n_DV[:, -1]
-    seen = np.stack([final, last, last if far_D is None else far_D])
+    seen = np.stack([final, last, far_D])
     least = interval(seen.min(axis=0), level)[0]
     most = interval(seen.max(axis=0), level)[1]
     plateau = (
         None if least <= low + NOTHING else 2.0**least,
         None if most >= high - NOTHING else 2.0**most,
     )
-    rests = far_D is None or abs(float(np.median(far_D - last))) <= LEVEL
+    rests = abs(float(np.median(far_D - last))) <= LEVEL
     identified = {
         "slope": k is not None and max(map(abs, k)) * span / 2 < 0.99 * _SLOPE[1],
         "plateau": None not in plateau and rests,

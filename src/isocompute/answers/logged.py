@@ -20,13 +20,7 @@ from isocompute.domain import Curve
 FloatArray = NDArray[np.float64]
 
 PLAIN = (0.0, 1.0)
-# Entries of a plan, and of the rows in it: scores, and differences of scores.
-_SCORES = ("predicted_score", "predicted_score_interval", "score", "interval")
-_LOST = ("expected_regret", "lost", "behind", "gain", "gain_interval")
-# Rows whose `score` or `interval` is a difference.
-_OF_A_DIFFERENCE = {"gain": ("score", "interval"), "half": ("interval",), "tenth": ("interval",),
-                    "runner_up": ("interval",)}  # fmt: skip
-# Entries of a fit: scores, differences of scores, and the entries of rows.
+# Entries of a document: scores, differences of scores, and the entries of rows.
 _SCORE, _DIFFERENCE = "score", "difference"
 _OF_BEST = {"score": _SCORE, "score_interval": _SCORE, "expected_regret": _DIFFERENCE}
 _OF_PAIRS = {"scores": {"score": _SCORE, "interval": _SCORE}}
@@ -57,17 +51,28 @@ _OF_FIT: Mapping[str, Any] = {
     "probabilities": {"regret": _DIFFERENCE},
     "best_n": {"score": _SCORE},
 }  # fmt: skip
+_PREDICTED = {"predicted_score": _SCORE, "predicted_score_interval": _SCORE}
+_OF_PART = {**_PREDICTED, "lost": _DIFFERENCE, "interval": _DIFFERENCE}
+_OF_PLAN: Mapping[str, Any] = {
+    **_PREDICTED, "expected_regret": _DIFFERENCE,
+    "gain": {**_PREDICTED, "score": _DIFFERENCE, "interval": _DIFFERENCE},
+    "half": _OF_PART,
+    "tenth": _OF_PART,
+    "runner_up": _OF_PART,
+    "check": {"score": _SCORE, "interval": _SCORE},
+    "overtakes": {"behind": _DIFFERENCE},
+    "rules": {rule: {"score": _SCORE, "lost": _DIFFERENCE}
+              for rule in ("model", "best_so_far", "largest_n", "next_n", "paper")},
+    "target": {"score": _SCORE},
+    "neighbours": _OF_FIT["neighbours"],
+    "after_checks": _PREDICTED,
+    "run_next": {"gain": _DIFFERENCE, "lost": _DIFFERENCE},
+}  # fmt: skip
 
 
 def range_of(curves: Sequence[Curve]) -> tuple[float, float]:
     """What scores could be where they were read."""
     return next((c.score_range for c in curves if c.score_range != PLAIN), PLAIN)
-
-
-def key_of(fit: Reading) -> str:
-    """What the logs call the score; "" where they do not agree or nobody knows."""
-    keys = {c.key for c in fit.curves}
-    return keys.pop() if len(keys) == 1 else ""
 
 
 def span_of(d: Mapping[str, Any]) -> float:
@@ -84,7 +89,8 @@ def in_logs(fit: Reading, value: float) -> float:
 
 def logged(fit: Reading, d: Mapping[str, Any]) -> dict[str, Any]:
     """The entry `logged` of a plan: what is held against the log, in its units."""
-    entry = {"key": key_of(fit), "range": list(range_of(fit.curves))}
+    keys = {c.key for c in fit.curves}  # which may not agree
+    entry = {"key": keys.pop() if len(keys) == 1 else "", "range": list(range_of(fit.curves))}
     shown = as_logged({**d, "logged": entry})
     check = shown["check"] or {}
     return {
@@ -109,10 +115,25 @@ def fit_as_logged(d: Mapping[str, Any]) -> dict[str, Any]:
     >>> round(shown["score"], 3), shown["interval"], shown["expected_regret"]
     (0.2, [4, 8], {'4': 0.2})
     """
-    ends = (d.get("provenance") or {}).get("score_range") or PLAIN
-    low, high = (float(end) for end in ends)
-    if (low, high) == PLAIN:
-        return dict(d)
+    return _moved(d, _OF_FIT, (d.get("provenance") or {}).get("score_range"))
+
+
+def as_logged(d: Mapping[str, Any]) -> dict[str, Any]:
+    """A plan whose scores, and differences of scores, are in the units of the log.
+
+    >>> plan = {"predicted_score": 0.6, "half": {"lost": 0.1}, "logged": {"range": [-1, 1]}}
+    >>> shown = as_logged(plan)
+    >>> round(shown["predicted_score"], 3), shown["half"]["lost"]
+    (0.2, 0.2)
+    """
+    return _moved(d, _OF_PLAN, (d.get("logged") or {}).get("range"))
+
+
+def _moved(
+    d: Mapping[str, Any], entries: Mapping[str, Any], ends: Sequence[float] | None
+) -> dict[str, Any]:
+    """A document whose entries that are scores of 0..1 are between other ends."""
+    low, high = (float(end) for end in ends or PLAIN)
 
     def moved(value: Any, by: Any) -> Any:
         if isinstance(value, Mapping):
@@ -124,39 +145,7 @@ def fit_as_logged(d: Mapping[str, Any]) -> dict[str, Any]:
             return value
         return (high - low) * value + (low if by == _SCORE else 0.0)
 
-    found: dict[str, Any] = moved(d, _OF_FIT)
-    return found
-
-
-def as_logged(d: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A plan whose scores, and differences of scores, are in the units of the log.
-
-    >>> plan = {"predicted_score": 0.6, "half": {"lost": 0.1}, "logged": {"range": [-1, 1]}}
-    >>> shown = as_logged(plan)
-    >>> round(shown["predicted_score"], 3), shown["half"]["lost"]
-    (0.2, 0.2)
-    """
-    low, high = (d.get("logged") or {}).get("range") or PLAIN
-    if (low, high) == PLAIN:
-        return d
-
-    def moved(value: Any, by: float) -> Any:
-        if isinstance(value, list | tuple):
-            return [moved(one, by) for one in value]
-        return by + (high - low) * value if isinstance(value, int | float) else value
-
-    def row(of: Mapping[str, Any], name: str = "") -> dict[str, Any]:
-        apart = (*_LOST, *_OF_A_DIFFERENCE.get(name, ()))
-        return {k: row(v, k) if isinstance(v, Mapping) else moved(v, 0.0) if k in apart
-                else moved(v, low) if k in _SCORES else v for k, v in of.items()}  # fmt: skip
-
-    rows = {k: row(d[k], k) for k in ("gain", "half", "tenth", "runner_up", "check", "overtakes",
-                                      "rules", "target") if d.get(k)}  # fmt: skip
-    alone = {k: d[k] for k in (*_SCORES, *_LOST) if k in d and k != "gain"}
-    steps = [{**one, **{k: moved(one.get(k), 0.0) for k in ("gain", "lost")}}
-             for one in d.get("run_next") or ()]  # fmt: skip
-    listed = {k: [row(one) for one in d.get(k) or ()] for k in ("neighbours", "after_checks")}
-    return {**d, **row(alone), **rows, **listed, "run_next": steps}
+    return dict(d) if (low, high) == PLAIN else moved(d, entries)
 
 
 def score_text(d: Mapping[str, Any], value: float, sign: str = "") -> str:

@@ -27,26 +27,19 @@ def update_time(curves: Sequence[Curve]) -> tuple[float, float]:
     """
     from scipy.optimize import nnls
 
-    timed: dict[tuple[int, int], list[float]] = {}
+    timed: dict[tuple[int, int], list[float]] = {}  # seconds of an update
     for c in curves:
-        each = _seconds(c)
-        if each is not None and c.gpus:
-            timed.setdefault((c.configuration.batch_size, c.gpus), []).append(each)
+        if c.gpu_hours_K is not None and c.gpus and c.rollouts_K[-1] > 0:
+            updates = float(c.rollouts_K[-1]) / c.configuration.batch_size
+            took = float(c.gpu_hours_K[-1]) * 3600 / c.gpus / updates
+            timed.setdefault((c.configuration.batch_size, c.gpus), []).append(took)
     if len(timed) < 2:
-        work = [median(took) * gpus / batch for (batch, gpus), took in timed.items()]
+        work = [median(each) * gpus / batch for (batch, gpus), each in timed.items()]
         return 0.0, work[0] if work else 0.0
     took_T = np.array([median(one) for one in timed.values()])
     share_T = np.array([batch / gpus for batch, gpus in timed])
     (fixed, work), _ = nnls(np.stack([1 / took_T, share_T / took_T], axis=1), np.ones(len(took_T)))
     return float(fixed), float(work)
-
-
-def _seconds(c: Curve) -> float | None:
-    """Mean seconds of an update of a run."""
-    if c.gpu_hours_K is None or not c.gpus or c.rollouts_K[-1] <= 0:
-        return None
-    updates = float(c.rollouts_K[-1]) / c.configuration.batch_size
-    return float(c.gpu_hours_K[-1]) * 3600 / c.gpus / updates
 
 
 def on_gpus(curves: Sequence[Curve], gpus: int | None) -> list[Curve]:

@@ -12,11 +12,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from isocompute.answers.best import interval
+from isocompute.answers.best import FloatArray, interval
 from isocompute.answers.logged import score_text
 from isocompute.answers.prescribe import Question
+from isocompute.answers.reading import Reading
 from isocompute.answers.spending import solved
 from isocompute.answers.step_lines import checks, steps_left
+from isocompute.answers.steps import fitting
 from isocompute.domain import Configuration, Curve
 
 # Times what the choice was trained to. Half of it tells nothing new, twice of it costs twice as
@@ -28,6 +30,12 @@ POWER = 0.8
 _STEP = 1.1  # between the two budgets that give the slope of a curve
 # Of the distances between evaluations: a run that was cut off has one of another length at its end.
 _REGULAR = 0.9
+
+
+def one_run(fit: Reading, c: Configuration, x: float) -> tuple[FloatArray, FloatArray]:
+    """Draws (D,) of a score at a budget, and of one evaluation of one new run there."""
+    score_D, further_D = (fit.scores_of([c], one)[:, 0] for one in (x, x * _STEP))
+    return score_D, fit.posterior.of_one_run(score_D, further_D - score_D, _STEP)
 
 
 class Every(NamedTuple):
@@ -79,8 +87,7 @@ def check_on_the_way(q: Question, chosen: Configuration) -> dict[str, Any] | Non
             at = _budget_of(q, chosen, step * chosen.batch_size)
         if at >= q.x:
             return None
-        score_D, further_D = (fit.scores_of([chosen], one)[:, 0] for one in (at, at * _STEP))
-        run_D = fit.posterior.of_one_run(score_D, further_D - score_D, _STEP)
+        score_D, run_D = one_run(fit, chosen, at)
         ends = interval(run_D, fit.level)
         if (stalled_D < ends[0]).mean() >= POWER:
             return {"x": at, "rollouts": step * chosen.batch_size, "step": step,
@@ -96,7 +103,7 @@ def _budget_of(q: Question, c: Configuration, rollouts: float) -> float:
     return solved(partial(q.rollouts, c), rollouts, q.x)
 
 
-def check_words(d: Mapping[str, Any], room: int = 67) -> str:
+def check_words(d: Mapping[str, Any]) -> str:
     """One line of it, with the log's word for the score; nothing where there is none."""
     if not (check := d.get("check")):
         return ""
@@ -112,7 +119,7 @@ def check_words(d: Mapping[str, Any], room: int = 67) -> str:
         ends = [expected + tail, tail]
     names = (f"{key} ", f"{short} ") if key else ()
     forms = [f"{name}{text}{end}" for name in (*names, "") for end in ends]
-    return next((one for one in forms if len(one) <= room), forms[-1])
+    return fitting(forms)
 
 
 def after_checks(

@@ -69,11 +69,9 @@ _UNKNOWN = (
     "budget_rollouts", "problems_per_batch", "rollouts_per_problem", "steps", "batch_size",
     "half", "tenth", "runner_up", "trained", "overtakes", "check", "rollouts", "chosen_by",
     "rollouts_per_problem_law", "rollouts_per_problem_interval", "confidence_set", "as_good",
-    "expected_regret",
-    "predicted_score", "predicted_score_interval", "gain", "learning_rate", "passes_over_data",
-    "passes_in_sweep", "wall", "rate_fell",
-    "extrapolation_log10", "printed_law", "refusal", "logged", "not_told_apart",
-    "target",
+    "expected_regret", "predicted_score", "predicted_score_interval", "gain", "learning_rate",
+    "passes_over_data", "passes_in_sweep", "wall", "rate_fell", "extrapolation_log10",
+    "printed_law", "refusal", "logged", "not_told_apart", "target",
 )  # fmt: skip
 
 

@@ -257,9 +257,7 @@ def _edges(q: Question, chosen: Configuration) -> list[Notice]:
     printed = printed_law(q.source.split("[")[0]) if published else None
     if printed is not None and printed.beyond:  # they ran it, and say what it gave
         return []
-    # A check goes as far as what it is compared with.
-    end = min(q.x, q.fit.support[1], q.fit.reached(chosen) or q.x)
-    trains = {other: q.fit.buys(other, end)}
+    trains = {other: q.fit.buys(other, q.fit.compared(chosen, q.x))}
     return [notice(code, trains=trains, n=n, other=other.rollouts_per_problem)]
 
 

@@ -154,9 +154,9 @@ class Price:
             )
         return replace(budget, amount=budget.amount - start) if start else budget
 
-    def is_beyond(self, c: Configuration, rollouts: float, unit: str = "gpu-hours") -> bool:
-        """Whether so many rollouts lie beyond the runs whose cost is known."""
-        lines = self.spent.get(unit, {})
+    def is_beyond(self, c: Configuration, rollouts: float) -> bool:
+        """Whether so many rollouts lie beyond the runs whose hours are known."""
+        lines = self.spent.get("gpu-hours", {})
         known = [lines[c]] if c in lines else list(lines.values())
         return bool(known) and rollouts > BEYOND * max(line.end for line in known)
 

@@ -295,6 +295,10 @@ class Reading:
         own = (r for r in self.curves if c in (None, r.configuration))
         return max((float(r.position(self.unit)[-1]) for r in own), default=0.0)
 
+    def compared(self, c: Configuration, x: float) -> float:
+        """How far a check beside a configuration need go: as far as it is known, at most to x."""
+        return min(x, self.support[1], self.reached(c) or x)
+
     def expected_scores(self, x: float) -> dict[Configuration, float]:
         """Mean over the draws of every configuration's score; raises as `scores_at`."""
         mean_J = self.scores_at(x).mean(axis=0)
@@ -378,8 +382,8 @@ class Reading:
         scores = {c: scores[c] for c in (scores if among is None else among)}
         b_p, n = found = smallest_stable(scores, sick, n)
         wished = smallest_stable(scores, {}, n)
-        tried, known = Configuration(2 * b_p, n), self.reached(found) or x
-        trains = {tried: self.buys(tried, min(x, self.support[1], known))}
+        tried = Configuration(2 * b_p, n)
+        trains = {tried: self.buys(tried, self.compared(found, x))}
         other: dict[str, Any] = {"bp": b_p, "n": n, "other": 2 * b_p, "trains": trains}
         notices = [notice("bp_untested", **other)] * bool((self._bp_n[1] == n).sum() == 1)
         if found in sick:

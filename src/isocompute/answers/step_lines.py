@@ -9,7 +9,7 @@ from typing import Any
 
 from isocompute.answers.logged import score_text
 from isocompute.answers.price import UNITS_PAID
-from isocompute.answers.steps import ALIKE, WIDTH, amounts
+from isocompute.answers.steps import ALIKE, WIDTH, amounts, fitting
 from isocompute.domain.text import pasted, takes
 
 _SHOWS = 0.05  # of a run: less than that of its steps is not worth a word
@@ -101,8 +101,11 @@ def steps_left(d: Mapping[str, Any], steps: Sequence[Mapping[str, Any]]) -> int 
 
 
 def _together(paid: Sequence[Mapping[str, Any]]) -> tuple[dict[str, Any], float]:
-    """Cost and rollouts of steps that have some."""
-    return _summed([one.get("cost") or {} for one in paid]), sum(one["rollouts"] for one in paid)
+    """Cost and rollouts of steps that have some; a cost is None that one of them does not know."""
+    costs: list[Mapping[str, Any]] = [one.get("cost") or {} for one in paid]
+    each: dict[str, list[Any]] = {unit: [c.get(unit) for c in costs] for unit in UNITS_PAID}
+    cost = {unit: None if None in all_ else math.fsum(all_) for unit, all_ in each.items()}
+    return cost, sum(one["rollouts"] for one in paid)
 
 
 def _two_digits(value: float) -> int:
@@ -111,14 +114,6 @@ def _two_digits(value: float) -> int:
         return 0
     digit = 10 ** max(math.floor(math.log10(value)) - 1, 0)
     return int(value / digit) * int(digit)
-
-
-def _summed(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    return {
-        name: None if any(part.get(name) is None for part in parts)
-        else math.fsum(part[name] for part in parts)
-        for name in UNITS_PAID
-    }  # fmt: skip
 
 
 def _times(d: Mapping[str, Any], cost: Mapping[str, Any], rollouts: float) -> float:
@@ -149,7 +144,7 @@ def step_lines(
     totals += [totals[-1].partition(", score")[0], totals[-1].partition(";")[0]]
     head = "Nothing is left to train. To learn more" if d.get("trained") else "Before you spend"
     heads = [f"{head}{f' ({one})' if one else ''}:" for one in totals]
-    return [next((head for head in heads if len(head) <= WIDTH), heads[-1]), *rows]
+    return [fitting(heads, WIDTH), *rows]
 
 
 def too_dear_lines(d: Mapping[str, Any], first: Sequence[Mapping[str, Any]]) -> list[str]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from isocompute.answers.beside import today
 from isocompute.answers.prescribe import Prescription, Question
-from isocompute.answers.steps import ALIKE
+from isocompute.answers.steps import ALIKE, fitting
 
 
 def not_told_apart(q: Question, found: Prescription) -> dict[str, Any] | None:
@@ -34,7 +34,7 @@ def not_told_apart(q: Question, found: Prescription) -> dict[str, Any] | None:
     return {"rollouts_per_problem": n, "take": take, "other": other, "why": why}
 
 
-def open_words(d: Mapping[str, Any], room: int = 67) -> str:
+def open_words(d: Mapping[str, Any]) -> str:
     """That several n may be best, and which to think of beside the plan's; "" where one is best.
 
     Of the sweep of another model that is the lesser doubt.
@@ -48,4 +48,4 @@ def open_words(d: Mapping[str, Any], room: int = 67) -> str:
             "any": "any of them may be best"}[found["why"]]  # fmt: skip
     forms = [f"{which} are not told apart: {take}" for which in (
         f"{', '.join(n[:-1])} and {n[-1]}", f"{len(n)} n from {n[0]} to {n[-1]}")]  # fmt: skip
-    return next((one for one in forms if len(one) <= room), forms[-1])
+    return fitting(forms)

@@ -133,13 +133,9 @@ def seeds(
         more: runs of each.
         x: budget of a plan, which needs no more.
     """
-    end = min(fit.support[1], x)
-    return {c: more * _to(fit, c, end) for c in which}
-
-
-def _to(fit: Reading, c: Configuration, x: float) -> float:
-    """Rollouts of a run that goes to a budget; what ended before it goes as far as it went."""
-    return fit.trained(c, x) if c in fit.configurations else fit.buys(c, x)
+    end, tested = min(fit.support[1], x), fit.configurations
+    # What ended before that goes as far as it went.
+    return {c: more * (fit.trained(c, end) if c in tested else fit.buys(c, end)) for c in which}
 
 
 def named(fit: Reading, which: Sequence[Configuration]) -> str:
@@ -160,8 +156,7 @@ def open_choice(
         n_tested: how many there are.
         at: the budget.
     """
-    several = 2 * len(contended) > n_tested > 1 and not len(contended) == 2 < n_tested
-    if not several:
+    if not 2 * len(contended) > n_tested > 1 or len(contended) == 2 < n_tested:
         return []
     end = min(at, fit.support[1])
     trains = {c: 2 * fit.buys(c, end) for c in at_their_best(fit, contended, at)}
@@ -327,16 +322,10 @@ def _runs(fit: Fit) -> Iterator[Notice]:
     of, curves, high = fit.posterior, fit.curves, fit.frontier.support[1]
     high_x = fit.support[1]  # as far as a run that is trained again is compared
     state = dict(zip(fit.configurations, of.state_J, strict=True))
-    failed = [c for c in curves if c.failed_rules]
     phi = noise_scale(curves)
     sound = [c for c in curves if state.get(c.configuration, "broken") != "broken"]
     found = [(c, roughness(c.score_K, 1 / c.trials if c.trials else phi)) for c in sound]
     rough = [c.configuration for c, r in found if r is not None and r.too_rough]
-    over = [row for row in fit.train_test if row["overfits"]]
-    worst = max(over, key=lambda row: row["validation_lost"], default={})
-    shared = of.last_J.max() - high < HALF
-    short_J = of.last_J <= high + HALF / 2
-    mixed = [c for c in curves if c.n_repeated > len(c.score_K) / 20]
     sizes = sorted({c.trials for c in curves if c.trials})
 
     def names(which: Iterable[Configuration]) -> list[str]:
@@ -347,11 +336,10 @@ def _runs(fit: Fit) -> Iterator[Notice]:
         yield notice("unhealthy_run", which=names(broken), trains=again)
     if stopped := names(c for c, s in state.items() if s == "stopped"):
         yield notice("stopped_early", which=stopped)
-    if failed:
-        rules = sorted({c.configuration for c in failed})
+    if failed := [c for c in curves if c.failed_rules]:
         of_each = Counter(c.configuration for c in failed)
         again = {c: k * fit.buys(c, high_x) for c, k in of_each.items()}
-        listed = [f"{named(fit, [c])} ({fit.unhealthy[c]})" for c in rules]
+        listed = [f"{named(fit, [c])} ({fit.unhealthy[c]})" for c in sorted(of_each)]
         advice = OF_RUNS.get(failed[0].failed_rules[0], "Look at their health.")
         yield notice("failed_health", n_failed=len(failed), n_runs=len(curves), which=listed,
                      advice=advice, trains=again)  # fmt: skip
@@ -361,22 +349,20 @@ def _runs(fit: Fit) -> Iterator[Notice]:
         yield notice("rate_fell", left=left, which=names(c.configuration for c in low))
     if rough:
         yield notice("not_smooth", n_rough=len(rough), n_runs=len(curves), which=names(rough))
-    if over:
-        of_over = names(
-            Configuration(r["problems_per_batch"], r["rollouts_per_problem"]) for r in over
-        )
-        at = {"at": worst["from"], "unit": fit.unit}
-        yield notice("overfitting", which=of_over, lost=_span(fit) * worst["validation_lost"],
-                     **at)  # fmt: skip
+    if over := [row for row in fit.train_test if row["overfits"]]:
+        worst = max(over, key=lambda row: row["validation_lost"])
+        which = names(Configuration(*(r[name] for name in Configuration._fields)) for r in over)
+        yield notice("overfitting", which=which, lost=_span(fit) * worst["validation_lost"],
+                     at=worst["from"], unit=fit.unit)  # fmt: skip
     if open_ := names(unbounded(fit)):
         yield notice("ceiling_unbounded", which=open_)
-    if fit.frontier.compared and not shared:
-        short = names(c for c, is_short in zip(state, short_J, strict=True) if is_short)
-        yield notice("budgets_not_shared", at=fit.support[1], unit=fit.unit, which=short)
+    if fit.frontier.compared and of.last_J.max() - high >= HALF:
+        short = names(c for c, end in zip(state, of.last_J, strict=True) if end <= high + HALF / 2)
+        yield notice("budgets_not_shared", at=high_x, unit=fit.unit, which=short)
     if out := names({c.configuration for c in curves} - set(state)):
         yield notice("configuration_left_out", which=out, why="no score after step 0")
-    if mixed:
-        yield notice("runs_mixed", n_rows=sum(c.n_repeated for c in mixed))
+    if mixed := sum(c.n_repeated for c in curves if c.n_repeated > len(c.score_K) / 20):
+        yield notice("runs_mixed", n_rows=mixed)
     if missing := sum(c.n_missing for c in curves):
         yield notice("scores_missing", n_rows=missing)
     if len(sizes) > 1:

@@ -20,7 +20,7 @@ from isocompute.answers.logged import as_logged, score_text
 from isocompute.answers.machines import clock_words
 from isocompute.answers.on_the_way import FURTHER, check_words
 from isocompute.answers.step_lines import checks, step_lines, too_dear_lines, wrapped
-from isocompute.answers.steps import OF_THE_SWEEP, WIDTH, plain_rate
+from isocompute.answers.steps import OF_THE_SWEEP, ROOM, WIDTH, plain_rate
 from isocompute.answers.target import target_words
 from isocompute.answers.tied import open_words
 from isocompute.domain import Configuration
@@ -28,12 +28,12 @@ from isocompute.domain.text import compact, singular
 from isocompute.errors import InputError
 from isocompute.trainers import key_lines
 
-_LABEL = 13  # columns of the names at the left
 _SCREEN = 15  # lines by default
 # Rows that give way until so many steps have room, the first to go first.
 _GIVE_WAY = (("", 2), ("untested n", 2), ("best", 2), ("today", 1), ("for less", 1), ("stop if", 1),
              ("data", 1), ("as good", 1))  # fmt: skip
 _FOREGROUND = 3  # steps that are named
+_LIMITS = ("capped_by_max_batch", "capped_by_min_steps", "capped_by_problems", "capped_by_n")
 NO_GAIN = "none: this is what you run today"
 TOO_DEAR = "nothing: every check costs more than it can gain"
 
@@ -129,7 +129,7 @@ def _rows(d: Mapping[str, Any]) -> list[str]:
         other = ", ".join(other_amounts(gain["cost"], d["cost"]))
         now = _between(d, gain["predicted_score"], gain["predicted_score_interval"])
         out += _row("today", now + (f", {other}" if other else ""))
-    for one in _limits(d):
+    for one in _binding(d):
         out += _row("limit", one["text"])
     if others := [str(n) for n in d["as_good"] if n != d["rollouts_per_problem"]]:
         out += _row("as good", "n = " + ", ".join(others))
@@ -146,7 +146,7 @@ def _rows(d: Mapping[str, Any]) -> list[str]:
     if known is None or "warmup_steps" in known:  # else it is yours to keep, as the rest
         rate += f", {d['recipe']['warmup_steps']} warm-up steps"
     out += _row("lr", rate, rate_origin(d))
-    for i, line in enumerate(textwrap.wrap("; ".join(d.get("assumes", ())), WIDTH - _LABEL)):
+    for i, line in enumerate(textwrap.wrap("; ".join(d.get("assumes", ())), ROOM)):
         out += _row("" if i else "assumes", line)
     assumed = any(one["code"] == "difficulty_assumed" for one in d["notices"])
     whose = "easy set assumed" if assumed else ""
@@ -162,6 +162,11 @@ def _rows(d: Mapping[str, Any]) -> list[str]:
              ([*due, *clock], whose.rpartition(", ")[2]), (due, whose)]  # fmt: skip
     costs = [_row("cost", ", ".join(parts), aside, cut=False) for parts, aside in forms if parts]
     return out + next((cost for cost in costs if len(cost[0]) <= WIDTH), costs[-1])
+
+
+def _binding(d: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """The notices of limits that hold a plan's n away from the best."""
+    return [one for one in d.get("notices") or () if one["code"] in _LIMITS]
 
 
 def _whose_score(d: Mapping[str, Any]) -> str:
@@ -240,7 +245,7 @@ def rate_origin(d: Mapping[str, Any]) -> str:
 
 def _row(name: str, text: str, aside: str = "", *, cut: bool = True) -> list[str]:
     """A named line, with an aside where there is room (or whether there is or not)."""
-    line = f"  {name:<{_LABEL - 2}}{text}"
+    line = f"  {name:<{WIDTH - ROOM - 2}}{text}"
     with_aside = f"{line}   ({aside})" if aside else line
     return [with_aside if not cut or len(with_aside) <= WIDTH else line[:WIDTH]]
 
@@ -256,7 +261,7 @@ def _why(d: Mapping[str, Any]) -> list[str]:
     by = " by what its neighbours say" if d["chosen_by"] == "neighbours" else ""
     low, high = map(compact, law["support"])
     alone = len({*law["tested"]}) == 1  # then all rules choose it
-    of = "it scores best within your limits" if _limits(d) else (
+    of = "it scores best within your limits" if _binding(d) else (
         "no other was tested" if alone else "of those tested it scores best")  # fmt: skip
     said = [
         f"Why n = {n}: {of}{by}. Expected loss against the true "
@@ -328,12 +333,6 @@ def _beside(d: Mapping[str, Any], trainer: str) -> list[str]:
         one, WIDTH - 2, break_on_hyphens=False)]  # fmt: skip
 
 
-def _limits(d: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Notices of what holds n below, or away from, the n that would score best."""
-    codes = ("capped_by_max_batch", "capped_by_min_steps", "capped_by_problems", "capped_by_n")
-    return [one for one in d.get("notices") or () if one["code"] in codes]
-
-
 def trend_only(d: Mapping[str, Any]) -> bool:
     """Whether the choice stands out of the trend over n that the interval speaks of."""
     return any(row["code"] == "outside_interval" for row in d.get("notices") or ())
@@ -351,7 +350,7 @@ def best_n_words(d: Mapping[str, Any]) -> str:
     where = (high if fewer and not more else low) + beyond
     if low != high and fewer == more:
         where = f"between {low} and {high}" + ("," + beyond if beyond else "")
-    of, n = "tested and allowed" if _limits(d) else "tested", d["rollouts_per_problem"]
+    of, n = "tested and allowed" if _binding(d) else "tested", d["rollouts_per_problem"]
     best_is = "is predicted to score best" if (d.get("extrapolation_log10") or 0) > 0 else (
         "scores best")  # fmt: skip
     if d.get("chosen_by") == "neighbours":

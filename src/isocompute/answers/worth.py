@@ -13,10 +13,10 @@ from dataclasses import replace
 import numpy as np
 
 from isocompute.answers.best import FloatArray
+from isocompute.answers.on_the_way import one_run
 from isocompute.answers.prescribe import Prescription, Question
 from isocompute.domain import Configuration, Effort
 
-_STEP = 1.1  # between the two budgets that give the slope of a curve
 # Steps that compare what was tested: they gain at most what not knowing the best n loses.
 _AMONG_TESTED = ("n_not_told_apart", "seeds_missing")
 # Steps that try one run of something else.
@@ -42,11 +42,9 @@ def probe(q: Question, found: Prescription, other: Configuration) -> float:
     The run is as long as what it is compared with. It has its own luck, and tells of the budget of
     the plan only as far as the draws of the two go together.
     """
-    fit, at = q.fit, compared(q, found.configuration)
+    fit, at = q.fit, q.fit.compared(found.configuration, q.x)
     more_D = fit.scores_of([other], q.x)[:, 0] - found.score_D
-    now_D, further_D = (fit.scores_of([other], x)[:, 0] for x in (at, at * _STEP))
-    base_D = fit.scores_of([found.configuration], at)[:, 0]
-    seen_D = fit.posterior.of_one_run(now_D, further_D - now_D, _STEP) - base_D
+    seen_D = one_run(fit, other, at)[1] - fit.scores_of([found.configuration], at)[:, 0]
     return float(np.maximum(_told(more_D, seen_D), 0.0).mean())
 
 
@@ -56,15 +54,6 @@ def _told(value_D: FloatArray, seen_D: FloatArray) -> FloatArray:
     spread = float((away_D**2).mean())
     slope = float((away_D * value_D).mean()) / spread if spread > 0 else 0.0
     return np.asarray(value_D.mean() + slope * away_D)
-
-
-def compared(q: Question, c: Configuration) -> float:
-    """How far a check of a configuration need go: as far as it is known, and no more than planned.
-
-    In the unit of the fit: at equal cost, where n are compared by cost.
-    """
-    known = q.fit.reached(c) or q.fit.support[1]
-    return min(q.x, q.fit.support[1], known)
 
 
 def _lost(q: Question, found: Prescription, trains: Effort) -> float | None:

@@ -164,13 +164,9 @@ class Curve:
         spent_K: FloatArray | None = getattr(self, f"{unit.replace('-', '_')}_K")
         return spent_K
 
-    def until(self, limit: float, unit: str = "rollouts") -> Curve:
-        """The part of the curve up to a budget of `limit`; it may be empty.
-
-        Raises:
-            InputError: see `position`.
-        """
-        keep_K = self.position(unit) <= limit
+    def until(self, limit: float) -> Curve:
+        """The part of the curve up to so many rollouts; it may be empty."""
+        keep_K = self.rollouts_K <= limit
         arrays = {name: value for name, value in vars(self).items() if name.endswith("_K")}
         return self.replace(**{k: v[keep_K] for k, v in arrays.items() if v is not None})
 

@@ -84,8 +84,7 @@ def reduce_curves(curves: Sequence[Curve]) -> SweepData:
     groups: dict[Configuration, list[Curve]] = defaultdict(list)
     for curve in curves:
         groups[curve.configuration].append(curve)
-    start = [c.score_K[c.rollouts_K <= 0] for c in curves]
-    zero = np.concatenate(start) if start else np.zeros(0)
+    zero = np.concatenate([c.score_K[c.rollouts_K <= 0] for c in curves])
     floor = float(zero.mean()) if len(zero) else None
     trials = [c.trials for c in curves if c.trials]
     configurations, parts, broken = [], [], []
@@ -93,13 +92,13 @@ def reduce_curves(curves: Sequence[Curve]) -> SweepData:
     for configuration in sorted(groups):
         runs, ended = _runs(groups[configuration], floor)
         broken += [(configuration, name) for name in ended]
-        if not any(len(run.x) for run in runs):
+        if not runs:
             continue
         configurations.append(configuration)
-        parts.append(_binned([run for run in runs if len(run.x)]))
+        parts.append(_binned(runs))
         points.append(sum(len(run.x) for run in runs))
         first.append(_first(groups[configuration]))
-        last.append(max(float(run.x[-1]) for run in runs if len(run.x)))
+        last.append(max(float(run.x[-1]) for run in runs))
     J, K = len(parts), max(len(x) for x, _ in parts)
     x_JK, y_JK, white = np.zeros((J, K)), np.zeros((J, K)), np.ones((J, K))
     has, overlap = np.zeros((J, K), bool), np.zeros((J, K, K))
@@ -132,7 +131,7 @@ def reduce_curves(curves: Sequence[Curve]) -> SweepData:
 
 
 def _runs(curves: Sequence[Curve], floor: float | None) -> tuple[list[_Run], list[str]]:
-    """Runs in log10 of rollouts; of a broken one among sound ones what came before its fall."""
+    """Runs in log10 of rollouts, of a broken one what came before its fall; names of those."""
     runs, falls = [], []
     for curve in curves:
         x = curve.rollouts_K
@@ -141,11 +140,8 @@ def _runs(curves: Sequence[Curve], floor: float | None) -> tuple[list[_Run], lis
         runs.append(_Run(np.log10(x[order]), curve.score_K[order]))
         falls.append(_breaks_at(runs[-1].y, floor))
     broken = [curve.run for curve, at in zip(curves, falls, strict=True) if at is not None]
-    kept = [
-        run if at is None else _Run(run.x[:at], run.y[:at])
-        for run, at in zip(runs, falls, strict=True)
-    ]
-    return kept, broken
+    kept = [_Run(run.x[:at], run.y[:at]) for run, at in zip(runs, falls, strict=True)]
+    return [run for run in kept if len(run.x)], broken
 
 
 def _breaks_at(y: FloatArray, floor: float | None) -> int | None:
@@ -190,13 +186,9 @@ def _binned(runs: Sequence[_Run]) -> tuple[FloatArray, Runs]:
 
 def _first(curves: Sequence[Curve]) -> float:
     """log10 of the rollouts at the first evaluation with 20 steps; infinity: none."""
-    found = []
-    for curve in curves:
-        x = curve.rollouts_K
-        steps = curve.steps_K
-        if steps is None:
-            steps = curve.rollouts_K / curve.configuration.batch_size
-        enough = x[(steps >= MIN_STEPS) & (x > 0)]
-        if len(enough):
-            found.append(float(np.log10(enough.min())))
-    return min(found) if found else np.inf
+    first = np.inf
+    for c in curves:
+        steps_K = c.rollouts_K / c.configuration.batch_size if c.steps_K is None else c.steps_K
+        enough_K = (steps_K >= MIN_STEPS) & (c.rollouts_K > 0)
+        first = min(first, float(c.rollouts_K[enough_K].min(initial=np.inf)))
+    return float(np.log10(first))

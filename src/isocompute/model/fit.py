@@ -11,7 +11,7 @@ Shape legend: D draws, J configurations, K positions, P parameters.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 
 import numpy as np
@@ -44,11 +44,7 @@ DRAWN_IN = 3  # iterations of a randomised mode; the walk does the rest
 
 @one_thread
 def fit_posterior(
-    curves: Sequence[Curve],
-    *,
-    select: Select = "best",
-    draws: int = 400,
-    seed: int = 0,
+    curves: Sequence[Curve], *, select: Select = "best", draws: int = 400, seed: int = 0
 ) -> Posterior:
     """Fit the model of a sweep.
 
@@ -70,7 +66,11 @@ def fit_posterior(
     rng = np.random.default_rng((seed, 1))
     data = reduce_curves(curves)
     reference, white, start = _reference(data)
-    noise = noise_hypotheses(data, reference, white, _evidence(data, white[0], start), rng)
+    prior = _prior(data, Form(), white[0])
+    usual = prior.covariance(prior.median()[None]).inverse()
+    of = Form(), data.x_JK, data.has_JK, data.score_JK
+    evidence = partial(linear_evidence, *of, start, prior.mean(), usual)
+    noise = noise_hypotheses(data, reference, white, evidence, rng)
     scaling = scaling_of(noise.covariance, data.has_JK)
     tried = min(TRIED, max(draws // 5, LEAST_TRIED))
     plain, declining = (
@@ -89,12 +89,7 @@ def fit_posterior(
         if size
     )
     return Posterior(
-        data=data,
-        curves=tuple(curves),
-        select=select,
-        seed=seed,
-        noise=noise,
-        parts=parts,
+        data=data, curves=tuple(curves), select=select, seed=seed, noise=noise, parts=parts
     )
 
 
@@ -150,35 +145,18 @@ def _reference(data: SweepData) -> tuple[Reference, tuple[float, float], FloatAr
     return Reference(y, ceiling, -jacobian[:, :, 2, 0], rise), found, best[0]
 
 
-def _evidence(
-    data: SweepData, white: float, start: FloatArray
-) -> Callable[[FloatArray], FloatArray]:
-    """Evidence of the mean curves under covariances of the noise, around a first fit."""
-    prior = _prior(data, Form(), white)
-    precision = prior.covariance(prior.median()[None]).inverse()
-
-    of = Form(), data.x_JK, data.has_JK, data.score_JK
-    return partial(linear_evidence, *of, start, prior.mean(), precision)
-
-
 def _starts(prior: Prior, J: int) -> FloatArray:
     """First parameters: the prior's centre with other slopes and midpoints."""
-    mean = prior.mean()
-    out = []
-    for slope in (0.0, 0.7):
-        for shift in (-0.7, 0.0, 0.7):
-            p = mean.copy()
-            p[J : 2 * J] += slope
-            p[2 * J : 3 * J] += shift
-            out.append(p)
-    return np.array(out)
+    out = np.tile(prior.mean(), (6, 1))
+    out[:, J : 2 * J] += np.repeat([0.0, 0.7], 3)[:, None]
+    out[:, 2 * J : 3 * J] += np.tile([-0.7, 0.0, 0.7], 2)[:, None]
+    return out
 
 
 def _begin(prior: Prior, start: FloatArray, J: int) -> FloatArray:
     """Parameters to begin from: those of the first fit, and the prior's mean of a decline."""
     out = prior.mean()
-    shared = Form.shared
-    out[: 3 * J], out[-shared:] = start[: 3 * J], start[-shared:]
+    out[: 3 * J], out[-Form.shared :] = start[: 3 * J], start[-Form.shared :]
     return out
 
 

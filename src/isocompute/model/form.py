@@ -63,19 +63,19 @@ class Form:
             shared: (shared, B).
             x: log10 of the budget, (J, K) or (1, K).
         """
-        return self._evaluate(own, shared, x, derivatives=False)[0]
+        return self._evaluate(own, shared, x, None)
 
     def value_and_jacobian(
         self, own: FloatArray, shared: FloatArray, x: FloatArray
     ) -> tuple[FloatArray, FloatArray]:
         """Scores (J, K, B) and their derivatives (J, K, C, B)."""
-        value, jacobian = self._evaluate(own, shared, x, derivatives=True)
-        assert jacobian is not None
-        return value, jacobian
+        J, B = own.shape[1:]
+        jacobian = np.empty((self.own + self.shared, x.shape[1], J, B), own.dtype)
+        return self._evaluate(own, shared, x, jacobian), jacobian.transpose(2, 1, 0, 3)
 
     def _evaluate(
-        self, own: FloatArray, shared: FloatArray, x: FloatArray, *, derivatives: bool
-    ) -> tuple[FloatArray, FloatArray | None]:
+        self, own: FloatArray, shared: FloatArray, x: FloatArray, jacobian: FloatArray | None
+    ) -> FloatArray:
         """In blocks of positions and configurations, each with its whole batch.
 
         Blocks stay in a cache. Positions come first in them: what belongs to a configuration then
@@ -83,22 +83,17 @@ class Form:
         """
         J, B = own.shape[1:]
         K = x.shape[1]
-        kind, C = own.dtype, self.own + self.shared
+        kind = own.dtype
         own, shared = np.ascontiguousarray(own), np.ascontiguousarray(shared)
         x_KJ1 = np.broadcast_to(x.astype(kind), (J, K)).T[:, :, None]
         value = np.empty((J, K, B), kind)
-        jacobian = np.empty((C, K, J, B), kind) if derivatives else None
         parts_J = _stretches(J, BLOCK // max(B, 1))
         for of in parts_J:
             for at in _stretches(K, BLOCK // max(parts_J[0].stop * B, 1)):
-                score = self._fill(
-                    None if jacobian is None else jacobian[:, at, of],
-                    own[:, of],
-                    shared,
-                    x_KJ1[at, of],
-                )
+                part = None if jacobian is None else jacobian[:, at, of]
+                score = self._fill(part, own[:, of], shared, x_KJ1[at, of])
                 value[of, at] = score.transpose(1, 0, 2)
-        return value, None if jacobian is None else jacobian.transpose(2, 1, 0, 3)
+        return value
 
     def _fill(
         self, jacobian: FloatArray | None, own: FloatArray, shared: FloatArray, x: FloatArray

@@ -8,7 +8,6 @@ Shape legend: H points, Z their coordinates (standard normal in the prior), S se
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
@@ -23,36 +22,30 @@ WIDER, NARROWEST = 1.3, 0.05
 
 
 class _Proposal(NamedTuple):
-    """Where a set came from: a normal with some of the prior, or (None) the prior alone."""
+    """Where a set came from."""
 
     size: int
-    mean_Z: FloatArray | None
-    covariance_ZZ: FloatArray | None
     share_S: FloatArray
+    normal: tuple[FloatArray, FloatArray] | None  # mean and Cholesky factor; None: the prior alone
 
     def log_density(self, z_HZ: FloatArray, setting_H: IntArray) -> FloatArray:
         density = -0.5 * (z_HZ**2).sum(axis=1)
-        if self.mean_Z is not None and self.covariance_ZZ is not None:
-            lower = np.linalg.cholesky(self.covariance_ZZ)
-            apart = np.linalg.solve(lower, (z_HZ - self.mean_Z).T)
+        if self.normal is not None:
+            mean, lower = self.normal
+            apart = np.linalg.solve(lower, (z_HZ - mean).T)
             own = -0.5 * (apart**2).sum(axis=0) - np.log(np.diagonal(lower)).sum()
             density = np.logaddexp(np.log(1 - FROM_PRIOR) + own, np.log(FROM_PRIOR) + density)
         return np.asarray(density + np.log(self.share_S[setting_H]))
 
 
-@dataclass
 class Sampler:
-    """Points proposed so far."""
+    """Points proposed so far, of so many coordinates; `prior_S` of each setting of a point."""
 
-    coordinates: int  # of a point
-    prior_S: FloatArray = field(default_factory=lambda: np.ones(1))  # of each setting of a point
-    z_HZ: FloatArray = field(init=False)
-    setting_H: IntArray = field(init=False)
-    _proposals: list[_Proposal] = field(init=False, default_factory=list)
-
-    def __post_init__(self) -> None:
-        self.z_HZ = np.zeros((0, self.coordinates))
+    def __init__(self, coordinates: int, prior_S: FloatArray) -> None:
+        self.prior_S = prior_S
+        self.z_HZ = np.zeros((0, coordinates))
         self.setting_H = np.zeros(0, np.int64)
+        self._proposals: list[_Proposal] = []
 
     def propose(
         self, size: int, rng: np.random.Generator, log_weight_H: FloatArray | None = None
@@ -64,20 +57,20 @@ class Sampler:
             rng: of all luck.
             log_weight_H: of those proposed before; None before there are any.
         """
-        z = rng.standard_normal((size, self.coordinates))
-        mean = covariance = None
-        share = self.prior_S
+        coordinates = self.z_HZ.shape[1]
+        z, share, normal = rng.standard_normal((size, coordinates)), self.prior_S, None
         if log_weight_H is not None:
             w = flattened(log_weight_H)
             mean = w @ self.z_HZ
             apart = self.z_HZ - mean
             covariance = WIDER * (apart * w[:, None]).T @ apart
-            covariance += NARROWEST * np.eye(self.coordinates)
+            covariance += NARROWEST * np.eye(coordinates)
+            normal = mean, np.linalg.cholesky(covariance)
             moved = rng.random(size) >= FROM_PRIOR
-            z[moved] = mean + z[moved] @ np.linalg.cholesky(covariance).T
+            z[moved] = mean + z[moved] @ normal[1].T
             seen = np.bincount(self.setting_H, w, minlength=len(share))
             share = (1 - FROM_PRIOR) * seen + FROM_PRIOR * share
-        self._proposals.append(_Proposal(size, mean, covariance, share))
+        self._proposals.append(_Proposal(size, share, normal))
         setting = np.sort(rng.choice(len(share), size, p=share / share.sum()))
         self.z_HZ = np.concatenate([self.z_HZ, z])
         self.setting_H = np.concatenate([self.setting_H, setting])

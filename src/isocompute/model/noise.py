@@ -128,7 +128,7 @@ def noise_hypotheses(
     # Lasting noise counts in units of the binomial noise that an evaluation would have.
     median[2] *= np.sqrt(max(white[0], 1 / (data.trials or TYPICAL_TRIALS)))
     centre, scale = np.append(white[0], median), np.append(white[1], spread)
-    sampler = Sampler(len(SIZES) + 1)
+    sampler = Sampler(len(SIZES) + 1, np.ones(1))
     of_runs, of_means = np.zeros(0), np.zeros(0)
     for round_ in range(2):
         told = of_runs + of_means + sampler.log_ratio() if round_ else None

@@ -55,18 +55,6 @@ class Blocks(NamedTuple):
     own: FloatArray  # (H, own, J, J): one parameter at all configurations
     shared: FloatArray  # (H, shared): the diagonal of those that they share
 
-    def whole(self) -> FloatArray:
-        """The matrices, (H, P, P)."""
-        H, own, J = self.own.shape[:3]
-        P = own * J + self.shared.shape[1]
-        out = np.zeros((H, P, P))
-        for i in range(own):
-            part = slice(i * J, (i + 1) * J)
-            out[:, part, part] = self.own[:, i]
-        rest = range(own * J, P)
-        out[:, rest, rest] = self.shared
-        return out
-
     def times(self, vector_HP: FloatArray) -> FloatArray:
         """Products with vectors, (H, P)."""
         H, (own, J) = len(vector_HP), self.own.shape[1:3]

@@ -53,13 +53,14 @@ def of_one_set(curves: list[Curve]) -> list[Curve]:
 
     So are all answers of a set (prime-rl's `math500/all`) where `math500/effective` is.
     """
-    whole = {id(c) for c in curves if c.problem_set.rpartition("/")[2] == _ALL}
-    named = {(_but_set(c), c.score_K.tobytes(), c.rollouts_K.tobytes()) for c in curves
-             if id(c) not in whole}  # fmt: skip
-    return [c for c in curves if id(c) not in whole or (
-        (_but_set(c), c.score_K.tobytes(), c.rollouts_K.tobytes()) not in named
-    )]  # fmt: skip
+    named = {_but_set(c) for c in curves if not _is_whole(c)}
+    return [c for c in curves if not _is_whole(c) or _but_set(c) not in named]
+
+
+def _is_whole(c: Curve) -> bool:
+    return c.problem_set.rpartition("/")[2] == _ALL
 
 
 def _but_set(c: Curve) -> tuple[object, ...]:
-    return c.problems_per_batch, c.rollouts_per_problem, c.run, c.seed, c.metric, c.split
+    scores = c.score_K.tobytes(), c.rollouts_K.tobytes()
+    return c.configuration, c.run, c.seed, c.metric, c.split, *scores

@@ -26,31 +26,37 @@ def grid_files() -> dict[str, Path]:
     return {file.stem: file for file in sorted(folder.glob("*.parquet"))}
 
 
-def _head(file: Any) -> dict[str, Any]:
+def _head(path: Path) -> dict[str, Any]:
     """What `grid/make.py` says of a file."""
-    return dict(json.loads(file.metadata.metadata[b"isocompute"]))
-
-
-def _unknown(name: str) -> InputError:
     import pyarrow.parquet as parquet
 
-    names = []
-    for stem, path in grid_files().items():
-        names.append(stem)
-        if _head(parquet.ParquetFile(path))["main"] is not None:
-            names.append(stem + JOINT)
+    return dict(json.loads(parquet.read_metadata(path).metadata[b"isocompute"]))
+
+
+def _study(name: str) -> tuple[Path, dict[str, Any], int | None]:
+    """File and head of a study, and the main B_p that its name stands for; None: for all.
+
+    Raises:
+        InputError: an unknown name.
+    """
+    files, is_joint = grid_files(), name.endswith(JOINT)
+    path = files.get(name.removesuffix(JOINT))
+    head = {} if path is None else _head(path)
+    if path is not None and not (is_joint and head["main"] is None):
+        return path, head, None if is_joint else head["main"]
+    names = list[str]()
+    for stem, file in files.items():
+        names += [stem, stem + JOINT] if _head(file)["main"] is not None else [stem]
     listed = ", ".join(GRID + one for one in names) or "none in this installation"
-    return InputError(
+    raise InputError(
         f"a grid must be one of {listed}, but got {GRID + name!r}; choose one of them."
     )
 
 
 def grid_problem_set(name: str) -> str | None:
     """The set that a study of the grid trained on, "hard" for example; None for an unknown name."""
-    import pyarrow.parquet as parquet
-
     file = grid_files().get(name.removesuffix(JOINT))
-    return None if file is None else str(_head(parquet.ParquetFile(file))["problem_set"])
+    return None if file is None else str(_head(file)["problem_set"])
 
 
 def grid_rows(
@@ -67,13 +73,9 @@ def grid_rows(
     """
     import pyarrow.parquet as parquet
 
-    path = grid_files().get(name.removesuffix(JOINT))
-    file = None if path is None else parquet.ParquetFile(path)
-    head = {} if file is None else _head(file)
-    if file is None or (name.endswith(JOINT) and head["main"] is None):
-        raise _unknown(name)
-    main = None if name.endswith(JOINT) else head["main"]
-    return str(head["problem_set"]), main, file.read(columns=list(columns)).to_pylist()
+    path, head, main_b_p = _study(name)
+    rows = parquet.ParquetFile(path).read(columns=list(columns)).to_pylist()
+    return str(head["problem_set"]), main_b_p, rows
 
 
 def load_grid(
@@ -99,22 +101,14 @@ def load_grid(
     """
     import pyarrow.parquet as parquet
 
-    files = {
-        f"{stem}{ending}": parquet.ParquetFile(path)
-        for stem, path in grid_files().items()
-        if name.startswith(stem) for ending in ("", JOINT)
-    }  # fmt: skip
-    main_b_p = _head(files[name])["main"] if name in files else None
-    if name not in files or (name.endswith(JOINT) and main_b_p is None):
-        raise _unknown(name)
-    file, head = files[name], _head(files[name])
-    table = file.read(columns=[*_COLUMNS, _PROBLEMS])
+    path, head, main_b_p = _study(name)
+    table = parquet.ParquetFile(path).read(columns=[*_COLUMNS, _PROBLEMS])
     if set(table.column("arm").to_pylist()) == {""}:
         table = table.drop_columns(["arm"])
     if head["runs"] < head["of"] and say is not None:
         say(f"{GRID}{name}: {head['runs']} of {head['of']} runs are finished and included")
     chosen_where = dict(where or {})
-    if main_b_p is not None and not name.endswith(JOINT):
+    if main_b_p is not None:
         chosen_where.setdefault("problems_per_batch", str(main_b_p))
     if problem_set is None:  # curves that nobody asked for would take most of the time
         chosen_where.setdefault("problem_set", str(head["problem_set"]))

@@ -210,7 +210,7 @@ def trained_with(q: Question, chosen: Configuration) -> tuple[Recipe, dict[str, 
             said["recorded"] = list(dict.fromkeys((*of.words, *of.said)))
         known = known_words(said)
         # What no log holds stays as it was trained: no value of ours belongs there.
-        unsaid = () if known is None else {*RECORDED, *TRAINED} - {*known}
+        unsaid = [] if known is None else [w for w in (*RECORDED, *TRAINED) if w not in known]
         said["recipe"] = {**usual, **of.said, **dict.fromkeys(unsaid)}
     said["said"] = of.said
     return of.recipe, said, replace(q, notices=[*notices, *of.notices])

@@ -24,7 +24,7 @@ from isocompute.answers.steps import OF_THE_SWEEP, ROOM, WIDTH, plain_rate
 from isocompute.answers.target import target_words
 from isocompute.answers.tied import open_words
 from isocompute.domain import Configuration
-from isocompute.domain.text import compact, singular
+from isocompute.domain.text import compact, singular, unit_words
 from isocompute.errors import InputError
 from isocompute.trainers import key_lines
 
@@ -253,7 +253,9 @@ def _row(name: str, text: str, aside: str = "", *, cut: bool = True) -> list[str
 def _recipe(r: Mapping[str, Any]) -> str:
     of = (("KL", r["kl_coef"]), ("entropy", r["entropy_coef"]))
     terms = [f"{name} {value:g}" for name, value in of if value]
-    return ", ".join([r["objective"].upper(), *(terms or ["no KL", "no entropy bonus"])])
+    of_runs = r["objective"] is None  # the runs' own, which no log says
+    name = [] if of_runs else [r["objective"].upper()]
+    return ", ".join([*name, *(terms or ["no KL", "no entropy bonus"])])
 
 
 def _why(d: Mapping[str, Any]) -> list[str]:
@@ -269,7 +271,7 @@ def _why(d: Mapping[str, Any]) -> list[str]:
         f"{best_n_words(d)} Still in contention: n = {', '.join(map(str, d['confidence_set']))}.",
     ]
     if all(one["code"] != "never_compared" for one in d["notices"]):
-        said.append(f"All n were compared from {low} to {high} {law['unit']}.")
+        said.append(f"All n were compared from {low} to {high} {unit_words(law['unit'])}.")
     said.append(_scores_are(d))
     if is_training_alone(d["cost"]):
         said.append("The cost is that of training: evaluations and checkpoints come on top.")
@@ -319,11 +321,11 @@ def _keys(d: Mapping[str, Any], trainer: str) -> list[str]:
 
 def _beside(d: Mapping[str, Any], trainer: str) -> list[str]:
     """What to know beside the keys: units, what they do not say, and who trained with them."""
-    named = unsaid_of_runs(d, trainer)
+    unsaid, version = recipe_unsaid(d, trainer), d["trainer_trained"][trainer]
+    named = unsaid_of_runs(d, trainer) if unsaid else ()
     left = [one for one in d["trainer_not_set"][trainer] if one not in named]
-    version = d["trainer_trained"][trainer]
     said = [
-        recipe_unsaid(d, trainer),
+        unsaid,
         d["trainer_units"][trainer],
         f"Not set for this trainer: {', '.join(left)}." if left else "",
         f"Tested by us with {trainer} {version} (CPU, tiny model)." if version else

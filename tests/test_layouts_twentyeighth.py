@@ -86,3 +86,19 @@ def test_another_rate_beside_the_score_of_all_runs_is_no_new_name_of_it(tmp_path
     write(tmp_path / "8group" / "metrics.jsonl", text.replace(
         '"env/all/reward', '"test/env/all/solved_once": 0.5, "env/all/reward'))  # fmt: skip
     assert len(load(tmp_path, metric="avg:correct")) == 2
+
+
+# The line that an import offers.
+
+
+def test_a_score_of_training_by_its_name_is_read_from_a_study_of_logs(tmp_path: Path) -> None:
+    for n in (4, 8):
+        rows = ({"step": step, "rewards/exact/mean": score(step, n), "reward": 1.4, "loss": 0.1,
+                 "kl": 0.1, "problems_per_batch": 6, "rollouts_per_problem": n}
+                for step in range(1, 41))  # fmt: skip
+        write(tmp_path / "logs" / f"a{n}.jsonl", "\n".join(map(json.dumps, rows)))
+    import_logs([tmp_path / "logs"], tmp_path / "study")
+    found = load(tmp_path / "study", split="train", metric="avg:exact")
+    assert {c.rollouts_per_problem: c.score_K[0] for c in found} == {
+        n: score(1, n) for n in (4, 8)
+    }

@@ -102,3 +102,60 @@ def test_a_score_of_training_by_its_name_is_read_from_a_study_of_logs(tmp_path: 
     assert {c.rollouts_per_problem: c.score_K[0] for c in found} == {
         n: score(1, n) for n in (4, 8)
     }
+
+
+# NeMo-RL: each checkpoint keeps the configuration, and the scores that the log has.
+
+
+def nemo(folder: Path, n: int, rate: float, name: str = "", kept: float = 0.0) -> None:
+    name = name or f"grpo_n{n}"
+    rows = ({"step": step, "data": {"validation/accuracy": score(step, n)}} for step in STEPS)
+    log = folder / "logs" / name / "exp_001" / "metrics.jsonl"
+    write(log, "\n".join(map(json.dumps, rows)))
+    home = folder / "results" / name / "step_30"
+    said = {"grpo": {"num_prompts_per_step": 4, "num_generations_per_prompt": n, "seed": 2},
+            "policy": {"optimizer": {"kwargs": {"lr": rate}}},
+            "checkpointing": {"checkpoint_dir": f"results/{name}"}}  # fmt: skip
+    write(home / "config.yaml", json.dumps(said))
+    info = {"current_step": 30, "consumed_samples": 120, "val:accuracy": score(30, n) + kept}
+    write(home / "training_info.json", json.dumps(info))
+
+
+def test_the_best_checkpoint_is_no_run_of_its_own(tmp_path: Path) -> None:
+    for n in (4, 8, 16):
+        nemo(tmp_path, n, 1e-6, kept=2e-5)  # the log is rounded
+    found = load(tmp_path)
+    assert drawn(found) == {(4, n, 2): [4 * n * s for s in STEPS] for n in (4, 8, 16)}
+    assert len(found) == 3
+    nemo(tmp_path, 16, 1e-6, kept=0.1)  # of another evaluation
+    assert len(load(tmp_path)) == 4
+
+
+def test_the_learning_rate_of_most_runs_is_offered(tmp_path: Path) -> None:
+    for n, rate, name in ((4, 1e-6, ""), (8, 1e-6, ""), (16, 5e-6, ""), (16, 1e-6, "grpo_n16_r2")):
+        nemo(tmp_path, n, rate, name)
+    told = refused(tmp_path)
+    assert "1e-06 (3 runs), 5e-06 (1 run); choose with --where learning_rate=1e-06" in told
+    assert {c.run.partition("/")[0] for c in load(tmp_path, where=["learning_rate=1e-06"])} == {
+        "grpo_n4", "grpo_n8", "grpo_n16_r2"
+    }
+
+
+# TRL: how many processes there were stands in accelerate's own file alone.
+
+
+@pytest.mark.parametrize("count", [2, -1])
+def test_accelerate_s_file_completes_a_recipe_elsewhere(tmp_path: Path, count: int) -> None:
+    for n in (4, 8):
+        said = {"output_dir": f"runs/G{n}_s1", "num_generations": n, "seed": 1,
+                "per_device_train_batch_size": 8, "gradient_accumulation_steps": 2}  # fmt: skip
+        write(tmp_path / "recipes" / f"G{n}_s1.yaml", json.dumps(said))
+        history = [{"step": s, "eval_reward": score(s, n), "loss": 0.1} for s in STEPS]
+        state = {"log_history": history, "global_step": 40, "max_steps": 40}
+        home = tmp_path / "runs" / f"G{n}_s1" / "checkpoint-40"
+        write(home / "trainer_state.json", json.dumps(state))
+    write(tmp_path / "zero2.yaml", f"distributed_type: DEEPSPEED\nnum_processes: {count}\n")
+    if count < 0:
+        assert "add --set processes=P with your own number" in refused(tmp_path)
+    else:
+        assert drawn(load(tmp_path)) == {(32 // n, n, 1): [32 * s for s in STEPS] for n in (4, 8)}

@@ -15,7 +15,7 @@ Where a line belongs, along the path of a log:
 - Words, what a key or a name says: vocabulary, meanings, plain_words, called, names, patterns,
   powers, scored, settings, recorded, trained.
 - The configuration of a run, beside its log or elsewhere: configuration, fresh, beside, launched,
-  listed, elsewhere, described.
+  listed, elsewhere, accelerated, described.
 - What counts updates, rollouts, tokens, seconds: steps, cadence, parts, placing, points, checks,
   schedule, timing, spent, taught, sides, scale.
 - What is one run: identity, shared, merging, sequels, siblings, split_names, ranks, repetitions.

@@ -51,6 +51,7 @@ _GENERAL = re.compile(
 
 
 _PIECES = 2  # files of like names
+_PRINTED = 1e-4  # scores of one evaluation lie so close, printed or not: half of it is the rounding
 _PIECE = re.compile(rf"{_STEP.pattern}(?:[-_. ](?P<of>.+))?", re.I)
 _EPOCH = re.compile(r"(?P<run>(?:.*?[^a-z0-9])??)epoch[-_]?(?P<step>[0-9]{1,6})"
                     r"(?:[-_. ](?P<of>.+))?", re.I)  # fmt: skip
@@ -308,7 +309,7 @@ def with_results(
         named = [i for i, run in enumerate(out)
                  if one.name in (run.name, run.name.partition("/")[0])]  # fmt: skip
         alike = [i for i in named if not any(s.split == "validation" for s in out[i].series)]
-        if named and not alike and not one.series:
+        if named and not alike and any(_holds(out[i], one) for i in named):
             continue  # the state of a checkpoint, whose scores are in the log
         if len(alike) != 1:
             out.append(one)
@@ -327,3 +328,16 @@ def with_results(
             run, series=(*run.series, *made), notes=(*run.notes, *one.notes), provenance=provenance
         ).inferring(*one.provenance.inferred, f"score: of its checkpoints, {one.provenance.path}")
     return out
+
+
+def _holds(run: ImportedRun, one: ImportedRun) -> bool:
+    """Whether a log has all held-out scores of a run's checkpoints, which keep the best (NeMo-RL).
+
+    A console prints four digits.
+    """
+    at = [dict(zip(s.step_K.tolist(), s.score_K.tolist(), strict=True)) for s in run.series
+          if s.split == "validation"]  # fmt: skip
+    return all(
+        any(abs(known.get(step, np.inf) - score) < _PRINTED for known in at)
+        for s in one.series for step, score in zip(s.step_K, s.score_K, strict=True)
+    )

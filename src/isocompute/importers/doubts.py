@@ -107,8 +107,10 @@ def refuse_renamed(runs: Sequence[ImportedRun], label: str | None = None) -> Non
         UnclearError: with both keys, and the options that make them one score or two.
     """
     scored = [run for run in runs if any(s.split == "validation" for s in run.series)]
-    keys = dict.fromkeys(s.key for run in scored for s in run.series if is_rate(s.key)
-                         and s.split == "validation" and label in (None, s.metric.label))  # fmt: skip
+    keys = dict.fromkeys(
+        s.key for run in scored for s in run.series
+        if s.split == "validation" and is_rate(s.key) and label in (None, s.metric.label)
+    )
     for key in keys:
         home = key.rpartition("/")[0]
         rest = [run for run in scored if all(s.key != key for s in run.series)]

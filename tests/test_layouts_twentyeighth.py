@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
+import subprocess
+import tarfile
 from pathlib import Path
 
 import pytest
 
 from isocompute.errors import InputError
-from isocompute.importers import import_logs
+from isocompute.importers import import_logs, read_log
 from layout_helpers import load, refused
 from test_layouts_eighteenth import write
 from test_layouts_sixteenth import drawn, score
 
 STEPS = range(0, 41, 10)
+TURNS = "train/num_samples"
 MAP = ("dev/exact=avg",)
 
 
@@ -159,3 +164,40 @@ def test_accelerate_s_file_completes_a_recipe_elsewhere(tmp_path: Path, count: i
         assert "add --set processes=P with your own number" in refused(tmp_path)
     else:
         assert drawn(load(tmp_path)) == {(32 // n, n, 1): [32 * s for s in STEPS] for n in (4, 8)}
+
+
+# A sweep of agents of a loop of one's own, packed.
+
+
+def hydra(folder: Path) -> None:
+    for job, n in enumerate((2, 4)):
+        home = folder / "multirun" / str(job)
+        said = {"train": {"tasks_per_iter": 6, "group_size": n}, "seed": 1}
+        write(home / ".hydra" / "config.yaml", json.dumps(said))
+        rows = "".join(f"{s},{6 * n * 11 + s},{6 * n},{score(s, n)}\n" for s in STEPS)
+        write(home / "metrics.csv", f"iter,{TURNS},train/num_trajectories,eval/win_rate\n{rows}")
+
+
+def test_an_archive_is_answered_with_the_command_that_unpacks_it(tmp_path: Path) -> None:
+    hydra(tmp_path / "src")
+    (tmp_path / "logs").mkdir()
+    packed = tmp_path / "logs" / "sweep.tar.gz"
+    with tarfile.open(packed, "w:gz") as tar:
+        tar.add(tmp_path / "src", arcname="sweep")
+    command = f"tar -xf {packed} -C {packed.parent}"
+    for source in (packed, packed.parent):
+        with pytest.raises(InputError, match=re.escape(command)):
+            read_log(source)
+    subprocess.run(shlex.split(command), check=True)
+    with pytest.raises(InputError, match="holds 2 tables; give the folder to fit, with eval/win_"):
+        read_log(packed.parent)
+    # turns are samples of training, and the rollouts whole episodes: B_p * n * iter
+    found = load(packed.parent, ["eval/win_rate=score"])
+    assert drawn(found) == {(6, n, 1): [6 * n * s for s in STEPS] for n in (2, 4)}
+
+
+def test_tables_that_ask_for_several_things_are_handed_on_as_they_are(tmp_path: Path) -> None:
+    write(tmp_path / "a.csv", "iter,dev_acc\n0,0.5\n10,0.6\n")
+    write(tmp_path / "b.csv", "iter,test_exact\n0,0.5\n10,0.6\n")
+    with pytest.raises(InputError, match=r"2 tables; give the folder to fit as it is: .*\w$"):
+        read_log(tmp_path)

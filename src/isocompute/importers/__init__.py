@@ -20,7 +20,7 @@ Where a line belongs, along the path of a log:
   schedule, timing, spent, taught, sides, scale.
 - What is one run: identity, shared, merging, sequels, siblings, split_names, ranks, repetitions.
 - A run is made: collect, conclude, runs, archive, again, convert.
-- What is asked of the user: asking, questions, doubts.
+- What is asked of the user: asking, questions, doubts, unopened.
 """
 
 from __future__ import annotations

@@ -29,11 +29,12 @@ class TableError(InputError):
         path: of the table.
         score: the column that seems to hold scores; "" without.
         command: what reads it.
+        how: what that asks for, in words.
     """
 
-    def __init__(self, text: str, path: Path, score: str, command: str) -> None:
+    def __init__(self, text: str, path: Path, score: str, command: str, how: str = "") -> None:
         super().__init__(text)
-        self.path, self.score, self.command = path, score, command
+        self.path, self.score, self.command, self.how = path, score, command, how
 
     def __reduce__(self) -> tuple[type, tuple[object, ...]]:
         return InputError, (str(self),)
@@ -106,5 +107,5 @@ def is_a_table(path: Path, header: str) -> InputError:
     return TableError(
         f"an import reads logs of trainers and trackers, but {str(path)!r}{TABLE} "
         f"{', '.join(columns[:10]):.300}; give it to fit{how or ' as it is'}: {command}",
-        path, score, command,
+        path, score, command, how,
     )

@@ -201,3 +201,72 @@ def test_tables_that_ask_for_several_things_are_handed_on_as_they_are(tmp_path: 
     write(tmp_path / "b.csv", "iter,test_exact\n0,0.5\n10,0.6\n")
     with pytest.raises(InputError, match=r"2 tables; give the folder to fit as it is: .*\w$"):
         read_log(tmp_path)
+
+
+# Tables of evaluations beside logs that hold scores of training alone.
+
+
+def swift(folder: Path, n: int, **more: object) -> None:
+    home = folder / "output" / f"g{n}" / "v0-20260811-093310"
+    said = {"num_generations": n, "per_device_train_batch_size": 4, "seed": 7,
+            "gradient_accumulation_steps": n, "global_world_size": 2, **more}  # fmt: skip
+    write(home / "args.json", json.dumps(said))
+    rows = ({"global_step/max_steps": f"{step}/40", "reward": 1.2, "loss": 0.1, "kl": 0.1}
+            for step in range(5, 41, 5))  # fmt: skip
+    write(home / "logging.jsonl", "\n".join(map(json.dumps, rows)))
+
+
+@pytest.mark.parametrize("form", ["column", "name", "sets", "one"])
+def test_a_table_of_checkpoints_gives_the_scores_of_its_runs(tmp_path: Path, form: str) -> None:
+    text = "run,ckpt,task,exact,num_problems\n"
+    for n in (4, 8):
+        swift(tmp_path, n)
+        header = "run,checkpoint,exact\n" if form == "column" else "step,exact\n"
+        of = f"g{n}," if form == "column" else ""
+        rows = [(f"checkpoint-{s}" if of else s, score(s, n)) for s in STEPS]
+        text += "".join(f"g{n},out/checkpoint-{s},{t},{score(s, n)},500\n" for s in STEPS
+                        for t in ("aime", "math")[: 1 + (form == "sets")])  # fmt: skip
+        if form in ("column", "name"):
+            body = "".join(f"{of}{a},{b}\n" for a, b in rows)
+            write(tmp_path / "evals" / f"g{n}_exact.csv", header + body)
+    if form in ("sets", "one"):
+        write(tmp_path / "all.csv", text)
+    told = refused(tmp_path)
+    key = "aime/exact" if form == "sets" else "exact"
+    assert f"(--map {key}=avg" in told
+    found = load(tmp_path, [f"{key}=avg"])
+    assert drawn(found) == {(8, n, 7): [8 * n * s for s in STEPS] for n in (4, 8)}
+    assert {c.score_K[1] for c in found} == {score(10, n) for n in (4, 8)}
+
+
+def test_percent_of_a_table_is_asked_for_run_by_run(tmp_path: Path) -> None:
+    for n, unit in ((4, 1), (8, 100)):
+        swift(tmp_path, n)
+        rows = "".join(f"g{n},{s},{score(s, n) * unit}\n" for s in STEPS)
+        write(tmp_path / f"g{n}.csv", f"run,step,test_acc\n{rows}")
+    told = refused(tmp_path, ["test_acc=avg"])
+    assert "add --set percent=g8/v0-20260811-093310 if that is percent" in told
+    found = load(tmp_path, ["test_acc=avg"], ["percent=g8/v0-20260811-093310"])
+    assert {round(c.score_K[0], 5) for c in found} == {score(0, n) for n in (4, 8)}
+
+
+@pytest.mark.parametrize("rows", [
+    "run,checkpoint,acc\ng4,checkpoint-10,0.5\ng4,checkpoint-10,0.6\n",  # twice
+    "run,checkpoint,acc\ng4,final,0.5\n", "run,checkpoint,acc\nsomebody,checkpoint-10,0.5\n",
+    "run,step,rollouts,acc\ng4,10,320,0.5\n",  # a table of curves
+])  # fmt: skip
+def test_a_table_that_is_no_result_of_checkpoints_is_left_alone(tmp_path: Path, rows: str) -> None:
+    swift(tmp_path, 4)
+    write(tmp_path / "t.csv", rows)
+    (run,) = read_log(tmp_path)
+    assert {s.split for s in run.series} == {"train"}
+    assert "acc" not in run.provenance.unread
+    assert run.notes[-1].startswith("1 other file of the folder gave no run")
+
+
+def test_checkpoints_of_a_log_that_counts_otherwise_are_not_placed(tmp_path: Path) -> None:
+    swift(tmp_path, 4, num_iterations=2)  # a step of the log is half of an update
+    write(tmp_path / "t.csv", "run,checkpoint,acc\ng4,checkpoint-10,0.5\n")
+    (run,) = read_log(tmp_path)
+    assert any(line.startswith("step:") for line in run.concluded)
+    assert "acc" not in run.provenance.unread

@@ -8,8 +8,8 @@ Where a line belongs, along the path of a log:
   databases, latex.
 - A reader for every format, chosen in `read`: jsonl, prefixed, console, streams, blocks, printed,
   progress, tensorboard, wandb, sqlite, mlflow_store, calls, trainer_state, recording, documents,
-  series, dumps, checkpoints, csvlogs, csv_runs, csv_long, csv_wide, events, notes, parquetlogs,
-  unnamed_rows, several, published.
+  series, dumps, checkpoints, evaluated, csvlogs, csv_runs, csv_long, csv_wide, events, notes,
+  parquetlogs, unnamed_rows, several, published.
 - Tables of curves: tables, table, tidy, tidy_columns, tidy_cells, tidy_checks, tidy_curves,
   tidy_beside, tidy_wide, unnamed, handing.
 - Words, what a key or a name says: vocabulary, meanings, plain_words, called, names, patterns,

@@ -268,6 +268,7 @@ def _read_folder(folder: Path, settings: Settings) -> list[ImportedRun]:
         results_in,
         with_results,
     )
+    from isocompute.importers.evaluated import evaluated_in_tables
     from isocompute.importers.tensorboard import lines_of
 
     apart = of_other_logs(files)
@@ -326,6 +327,8 @@ def _read_folder(folder: Path, settings: Settings) -> list[ImportedRun]:
     lines = {path for found in charts.values() for path in found}
     for path in (one for one in single if one not in lines):
         attempt(_read_file, path, settings.for_path(path), charts.get(path, ()))
+    own += evaluated_in_tables(runs, cures, settings)
+    reasons = [one for one in reasons if one in cures]
     runs[:] = with_results(runs, own)
     refuse_scores_elsewhere(runs, cures.values(), settings)
     for path in written if not runs and not any(TABLE in one for one in reasons) else ():

@@ -11,11 +11,14 @@ from pathlib import Path
 
 import pytest
 
+from isocompute.cli import main
 from isocompute.errors import InputError
 from isocompute.importers import import_logs, read_log
+from isocompute.importers.workbooks import sheets_of
 from layout_helpers import load, refused
 from test_layouts_eighteenth import write
 from test_layouts_sixteenth import drawn, score
+from test_workbooks import book
 
 STEPS = range(0, 41, 10)
 TURNS = "train/num_samples"
@@ -270,3 +273,37 @@ def test_checkpoints_of_a_log_that_counts_otherwise_are_not_placed(tmp_path: Pat
     (run,) = read_log(tmp_path)
     assert any(line.startswith("step:") for line in run.concluded)
     assert "acc" not in run.provenance.unread
+
+
+# A workbook with a sheet for each run, and one of their settings.
+
+
+def test_a_column_of_a_sheet_of_settings_is_of_the_sheet_it_names(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    setup: list[list[object]] = [
+        ["", "a", "b", "remark"], ["trainer", "TRL", "same", "1x A100"],
+        ["training problems in the data set", 80, 80], ["num_generations", 2, 4],
+        ["epochs", 2, 2], ["seed", 5, 6],
+    ]  # fmt: skip
+    runs: dict[str, list[list[object]]] = {
+        name: [["epoch", "reward", "val_acc"], *([s / 20, 1.2, score(s, n)] for s in STEPS)]
+        for name, n in (("a", 2), ("b", 4))
+    }
+    made = book(tmp_path / "all.xlsx", {"setup": setup, **runs})
+    assert main(["import", str(tmp_path), "-o", str(tmp_path / "st")]) == 2
+    told = capsys.readouterr().err.strip()
+    line = f"isocompute fit {made} --map val_acc=score --set problems_per_batch=B_P"
+    assert told.endswith(line)
+    found = load(made, ["val_acc=score"], ["problems_per_batch=4"])
+    assert drawn(found) == {(4, n, s): [4 * n * k for k in STEPS] for n, s in ((2, 5), (4, 6))}
+
+
+def test_a_sheet_of_scores_with_the_names_of_sheets_stays_one(tmp_path: Path) -> None:
+    for first in (0.0, "step 0"):
+        rows: list[list[object]] = [["at", "n2", "n4"]] + [
+            [first if not s else s if first == 0.0 else f"step {s}", score(s, 2), score(s, 4)]
+            for s in STEPS
+        ]
+        runs = {f"n{n}": [["step", "loss"], [0.0, 0.5], [1.0, 0.4]] for n in (2, 4)}
+        assert len(sheets_of(book(tmp_path / "all.xlsx", {"scores": rows, **runs}))) == 3

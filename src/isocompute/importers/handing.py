@@ -99,7 +99,7 @@ def is_a_table(path: Path, header: str) -> InputError:
         return [c for one in tables for c in load_tidy(one, settings=settings, score_range=scale)]
 
     asked = collected(read, words)[1]
-    words += [word for one in asked for word in one.options]
+    words += _once([word for one in asked for word in one.options])
     told = shown("; ".join(str(one).replace(f"{path}: ", "").rstrip(".") for one in asked))
     told = told.replace(f" (it has {some(columns)})", "").replace(shown(f"; {tables[0]}: "), "; ")
     how += f"{' and' if how else ' with'} what it will ask for ({told})" if told else ""
@@ -109,3 +109,18 @@ def is_a_table(path: Path, header: str) -> InputError:
         f"{', '.join(columns[:10]):.300}; give it to fit{how or ' as it is'}: {command}",
         path, score, command, how,
     )
+
+
+def _once(words: Sequence[str]) -> list[str]:
+    """Options without those that several questions have.
+
+    >>> _once(["--set", "a=A", "--range", "-1", "1", "--set", "a=A"])
+    ['--set', 'a=A', '--range', '-1', '1']
+    """
+    options = list[tuple[str, ...]]()
+    for word in words:
+        if word.startswith("--"):
+            options.append((word,))
+        else:
+            options[-1] += (word,)
+    return [word for option in dict.fromkeys(options) for word in option]

@@ -18,7 +18,6 @@ from isocompute.importers.workbooks import sheets_of
 from layout_helpers import load, refused
 from test_layouts_eighteenth import write
 from test_layouts_sixteenth import drawn, score
-from test_workbooks import book
 
 STEPS = range(0, 41, 10)
 TURNS = "train/num_samples"
@@ -281,6 +280,8 @@ def test_checkpoints_of_a_log_that_counts_otherwise_are_not_placed(tmp_path: Pat
 def test_a_column_of_a_sheet_of_settings_is_of_the_sheet_it_names(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    from test_workbooks import book
+
     setup: list[list[object]] = [
         ["", "a", "b", "remark"], ["trainer", "TRL", "same", "1x A100"],
         ["training problems in the data set", 80, 80], ["num_generations", 2, 4],
@@ -300,6 +301,8 @@ def test_a_column_of_a_sheet_of_settings_is_of_the_sheet_it_names(
 
 
 def test_a_sheet_of_scores_with_the_names_of_sheets_stays_one(tmp_path: Path) -> None:
+    from test_workbooks import book
+
     for first in (0.0, "step 0"):
         rows: list[list[object]] = [["at", "n2", "n4"]] + [
             [first if not s else s if first == 0.0 else f"step {s}", score(s, 2), score(s, 4)]

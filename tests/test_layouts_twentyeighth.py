@@ -14,6 +14,7 @@ import pytest
 from isocompute.cli import main
 from isocompute.errors import InputError
 from isocompute.importers import import_logs, read_log
+from isocompute.importers.settings import load_settings
 from isocompute.importers.workbooks import sheets_of
 from layout_helpers import load, refused
 from test_layouts_eighteenth import write
@@ -310,3 +311,29 @@ def test_a_sheet_of_scores_with_the_names_of_sheets_stays_one(tmp_path: Path) ->
         ]
         runs = {f"n{n}": [["step", "loss"], [0.0, 0.5], [1.0, 0.4]] for n in (2, 4)}
         assert len(sheets_of(book(tmp_path / "all.xlsx", {"scores": rows, **runs}))) == 3
+
+
+# Dynamic sampling: what it dropped was drawn, and some count it not.
+
+
+@pytest.mark.parametrize("drawn_as", [None, "all", "kept"])
+def test_what_dynamic_sampling_dropped_is_counted_unless_it_is_told(
+    tmp_path: Path, drawn_as: str | None
+) -> None:
+    said = ("problems_per_batch=8", *([f"drawn={drawn_as}"] if drawn_as else []))
+    for n in (2, 4):
+        rows = [{"step": 0, "data": {"val-core/m/acc/mean@4": score(0, n)}}]
+        rows += [{"step": s, "data": {"train/num_gen_batches": 1 + s % 2,
+                                      "val-core/m/acc/mean@4": score(s, n)}} for s in range(1, 5)]
+        write(tmp_path / f"n{n}.jsonl", "\n".join(map(json.dumps, rows)))
+    notes: list[str] = []
+    found = load(tmp_path, (), (*said, "pattern=n{rollouts_per_problem}"), say=notes.append)
+    batches = [0, 1, 2, 3, 4] if drawn_as == "kept" else [0, 2, 3, 5, 6]
+    assert drawn(found) == {(8, n, None): [8 * n * k for k in batches] for n in (2, 4)}
+    told = "dynamic sampling drew more" if drawn_as == "kept" else "--set drawn=kept counts"
+    assert any(told in line for line in notes)
+
+
+def test_a_word_that_is_none_of_a_setting_is_refused() -> None:
+    with pytest.raises(InputError, match="`drawn` must be all or kept, but got 'some'"):
+        load_settings(["drawn=some"])

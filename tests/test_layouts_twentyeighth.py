@@ -337,3 +337,21 @@ def test_what_dynamic_sampling_dropped_is_counted_unless_it_is_told(
 def test_a_word_that_is_none_of_a_setting_is_refused() -> None:
     with pytest.raises(InputError, match="`drawn` must be all or kept, but got 'some'"):
         load_settings(["drawn=some"])
+
+
+# A console whose lines say the file and line of the code that wrote them.
+
+
+@pytest.mark.parametrize("form", ["[loop.py ({})] [PID 51]", "[loop.py({})][PID 51]"])
+def test_the_line_of_code_is_no_process(tmp_path: Path, form: str) -> None:
+    for n in (2, 4):
+        lines = list[str]()
+        for s in STEPS:
+            row = {"system/step": s, "val/win": score(s, n), "loss": 0.1}
+            lines.append(f"{form.format(670)} val metrics: {{'val/win': {score(s, n)}}}")
+            lines.append(f"{form.format(612)} {json.dumps({'step': s, **row})}")
+        write(tmp_path / f"bp6_n{n}.log", "\n".join(lines))
+    said = ("pattern=bp{problems_per_batch}_n{rollouts_per_problem}",)
+    found = load(tmp_path, ["val/win=avg"], said)
+    assert drawn(found) == {(6, n, None): [6 * n * s for s in STEPS] for n in (2, 4)}
+    assert {c.run for c in found} == {"bp6_n2", "bp6_n4"}

@@ -171,7 +171,7 @@ def test_empty_rows_between_named_ones_are_none(tmp_path: Path) -> None:
 
 
 def test_a_loop_that_logs_errors_is_read_as_one_minus_them(tmp_path: Path) -> None:
-    head = {"ev": "go", "hp": {"tasks_per_iter": 40, "attempts_per_task": 8, "rng": 3}}
+    head = {"ev": "go", "hp": {"queries_per_iter": 40, "attempts_per_task": 8, "rng": 3}}
     rows = [{"ev": "held", "t": s, "test_err": round(1 - score(s, 8), 5)} for s in AT]
     trained = [{"ev": "up", "t": s, "train_err": 0.5, "loss": 0.1} for s in AT]
     end = {"ev": "end", "t": 50, "best_test_err": 0.1}
@@ -180,7 +180,7 @@ def test_a_loop_that_logs_errors_is_read_as_one_minus_them(tmp_path: Path) -> No
     assert "name the score (--map test_err=1-avg, which reads 1 minus it)" in told
     with pytest.raises(InputError, match=r"1 minus it\. 2\) `problems_per_batch` and"):
         import_logs([tmp_path / "fox.jsonl"], tmp_path / "st", settings=load_settings(["step=t"]))
-    maps = ("tasks_per_iter=problems_per_batch", "attempts_per_task=rollouts_per_problem")
+    maps = ("queries_per_iter=problems_per_batch", "attempts_per_task=rollouts_per_problem")
     assert f"--map {maps[0]} --map {maps[1]} if they hold these" in told
     (curve,) = load(tmp_path, ("test_err=1-avg", *maps), ("step=t",))
     assert drawn([curve]) == of(40, 8, 3)

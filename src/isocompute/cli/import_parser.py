@@ -43,7 +43,7 @@ def add_settings(parser: Parser) -> None:
         help="what the logs do not say: problems_per_batch, rollouts_per_problem, steps, seed, "
         "evaluation_samples, evaluation_problems, gpus, processes, num_iterations, "
         "training_problems, learning_rate, begins, pattern, problem_set, split, step, resumed, "
-        "padded, percent, run",
+        "drawn, padded, percent, run",
     )
     parser.add_argument(
         "--map",

@@ -8,19 +8,19 @@ Where a line belongs, along the path of a log:
   databases, latex.
 - A reader for every format, chosen in `read`: jsonl, prefixed, console, streams, blocks, printed,
   progress, tensorboard, wandb, sqlite, mlflow_store, calls, trainer_state, recording, documents,
-  series, dumps, checkpoints, csvlogs, csv_runs, csv_long, csv_wide, events, notes, parquetlogs,
-  unnamed_rows, several, published.
+  series, dumps, checkpoints, evaluated, csvlogs, csv_runs, csv_long, csv_wide, events, notes,
+  parquetlogs, unnamed_rows, several, published.
 - Tables of curves: tables, table, tidy, tidy_columns, tidy_cells, tidy_checks, tidy_curves,
   tidy_beside, tidy_wide, unnamed, handing.
 - Words, what a key or a name says: vocabulary, meanings, plain_words, called, names, patterns,
   powers, scored, settings, recorded, trained.
 - The configuration of a run, beside its log or elsewhere: configuration, fresh, beside, launched,
-  listed, elsewhere, described.
+  listed, elsewhere, accelerated, described.
 - What counts updates, rollouts, tokens, seconds: steps, cadence, parts, placing, points, checks,
   schedule, timing, spent, taught, sides, scale.
 - What is one run: identity, shared, merging, sequels, siblings, split_names, ranks, repetitions.
 - A run is made: collect, conclude, runs, archive, again, convert.
-- What is asked of the user: asking, questions, doubts.
+- What is asked of the user: asking, questions, doubts, unopened.
 """
 
 from __future__ import annotations

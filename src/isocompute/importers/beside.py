@@ -17,8 +17,7 @@
 A log deeper than its job's folder takes the configuration there, if it is the only one below.
 Of several runs, each takes the one that bears its name: `configs/NAME.yaml` beside the log or in a
 folder above, or one in W&B's folders (`wandb/run-*`) that says so (`wandb_run_name`).
-A checkpoint's history takes that of the run's folder above it. How many processes there were is in
-accelerate's own file, beside the configuration or in a folder above.
+A checkpoint's history takes that of the run's folder above it.
 It belongs to a log that goes by its folder's name (`metrics.jsonl`) or is the only log there;
 beside several, which one it is of is not known, and none takes it. A file that is named for a log
 (`NAME.json`, `NAME.config.yaml` beside `NAME.csv`) is of that one, and a table with a column `Name`
@@ -39,6 +38,7 @@ from functools import lru_cache
 from itertools import islice
 from pathlib import Path
 
+from isocompute.importers.accelerated import of_accelerate, with_processes
 from isocompute.importers.called import may_be_setting
 from isocompute.importers.configuration import configuration
 from isocompute.importers.elsewhere import (
@@ -49,7 +49,7 @@ from isocompute.importers.elsewhere import (
     names_in,
     tells,
 )
-from isocompute.importers.fresh import Found, processes_of
+from isocompute.importers.fresh import Found
 from isocompute.importers.headers import head_of
 from isocompute.importers.listed import NAMING, runs_listed
 from isocompute.importers.plain_words import explained
@@ -72,7 +72,7 @@ _FILES = (
 )
 # verl writes logs/PROJECT/RUN.jsonl below the job's folder: 2 levels; half loses it, twice finds no
 # more there
-_LEVELS = 4
+LEVELS = 4
 _MOST_FILES, _MOST_RUNS = 20_000, 1_000  # of a job's folder; a home may be above
 _MOST_SETTINGS = 50  # JSON of a folder that is looked at; one with more holds samples or results
 # of the log that they are named for
@@ -105,24 +105,8 @@ def configuration_beside(
     if found and found[0].rpartition("/")[2] not in _FILES:  # those a trainer writes as they were
         from isocompute.importers.launched import overridden
 
-        found = overridden(path, run_name(path), within, found, _LEVELS)
-    of_a_device = found and found[1].keys() & {"per_device_train_batch_size", "grpo_samples"}
-    if found and of_a_device and not processes_of(found[1]):
-        for folder in list(path.parents)[:_LEVELS]:
-            if len(there := _of_accelerate(folder, folder.stat().st_mtime_ns)) == 1:
-                name, count = there[0]
-                name = os.path.relpath(folder / name, path.parent)
-                return f"{found[0]} and {name}", {**found[1], "num_processes": count}
-    return found
-
-
-@lru_cache(maxsize=8)
-def _of_accelerate(folder: Path, _changed: int) -> list[tuple[str, object]]:
-    """Files of `accelerate config` in a folder, and the processes that each starts."""
-    files = [*folder.glob("*.yaml"), *folder.glob("*.yml")]
-    read = ((f.name, content(f)) for f in sorted(files) if f.stat().st_size <= MAX_LINE_BYTES)
-    return [(name, config["num_processes"]) for name, config in read
-            if {"num_processes", "distributed_type"} <= config.keys()]  # fmt: skip
+        found = overridden(path, run_name(path), within, found, LEVELS)
+    return found and with_processes(found, path, LEVELS)
 
 
 def is_beside_one(path: Path) -> bool:
@@ -165,7 +149,7 @@ def _started_with(folder: Path, _changed: int) -> list[str]:
     names = os.listdir(folder)
     found = [name for name in names if name.endswith((".yaml", ".yml", ".toml"))]
     if len(found) == 2:
-        others = [name for name, _ in _of_accelerate(folder, _changed)]
+        others = [name for name, _ in of_accelerate(folder, _changed)]
         found = [name for name in found if name not in others]
     files = [name for name in names if name.endswith(".json")]
     if not found and len(files) <= _MOST_SETTINGS:
@@ -184,7 +168,7 @@ def _says(file: Path) -> bool:
 
 def _of_job(path: Path) -> tuple[str, dict[str, object]] | None:
     """The configuration of the job in whose folder a log lies deeper, alone of its kind."""
-    for folder in list(path.parents)[1 : 1 + _LEVELS]:
+    for folder in list(path.parents)[1 : 1 + LEVELS]:
         there = _started_with(folder, folder.stat().st_mtime_ns)
         own = [name for name in there if name not in _FILES]
         for name in (*_FILES, *own):
@@ -227,7 +211,7 @@ def configuration_named(
         run: its name.
         within: the folder that was given: a file in it may name the run (`output_dir`).
     """
-    for folder in list(path.parents)[: 1 + _LEVELS]:
+    for folder in list(path.parents)[: 1 + LEVELS]:
         for home in _of_configurations(folder, folder.stat().st_mtime_ns):
             for ending in (".yaml", ".yml", ".json", ".toml"):
                 file = home / f"{run}{ending}"
@@ -241,7 +225,7 @@ def configuration_named(
     own = [(home, found) for home in folders_of(path, run) if (found := _in_folder(home, path))]
     if len(own) == 1:
         return os.path.relpath(own[0][0] / own[0][1][0], path.parent), own[0][1][1]
-    return configuration_naming(path, _HISTORY.sub("", run), _LEVELS, within)
+    return configuration_naming(path, _HISTORY.sub("", run), LEVELS, within)
 
 
 @lru_cache(maxsize=16)

@@ -35,12 +35,12 @@ from isocompute.importers.scored import is_no_score
 from isocompute.importers.series import STEPS, points_of
 from isocompute.importers.settings import Column, Settings
 
-_STEP = re.compile(
+STEP = re.compile(
     r"(?P<run>(?:.*?[^a-z0-9])??)(?:global_?step|step|checkpoint|ckpt|iter|iteration|update)[-_]?"
     r"(?P<step>[0-9]{1,9})", re.I,
 )
 # lm-evaluation-harness writes a model's path with __ for /
-_FOLDER = re.compile(rf"{_STEP.pattern}(?:__.*)?", re.I)
+_FOLDER = re.compile(rf"{STEP.pattern}(?:__.*)?", re.I)
 _FILE = re.compile(r"eval|result|metric|score|acc|summary|_info", re.I)
 _NO_FILE = re.compile(r"config|token|state|index|args", re.I)
 # folders of every run, or of none
@@ -51,11 +51,12 @@ _GENERAL = re.compile(
 
 
 _PIECES = 2  # files of like names
-_PIECE = re.compile(rf"{_STEP.pattern}(?:[-_. ](?P<of>.+))?", re.I)
+_PRINTED = 1e-4  # scores of one evaluation lie so close, printed or not: half of it is the rounding
+_PIECE = re.compile(rf"{STEP.pattern}(?:[-_. ](?P<of>.+))?", re.I)
 _EPOCH = re.compile(r"(?P<run>(?:.*?[^a-z0-9])??)epoch[-_]?(?P<step>[0-9]{1,6})"
                     r"(?:[-_. ](?P<of>.+))?", re.I)  # fmt: skip
 _EPOCHS = ("epochs", "num_epochs", "num_train_epochs", "total_epochs")
-_BEGUN = re.compile("base(?:line|_model)?|init(?:ial)?|untrained|before(?:_training)?|start", re.I)
+BEGUN = re.compile("base(?:line|_model)?|init(?:ial)?|untrained|before(?:_training)?|start", re.I)
 _OF_RUNS = ("problems_per_batch", "rollouts_per_problem", "seed")
 _OF_FOLDER = "metrics.jsonl"  # a log that would go by its folder's name
 
@@ -72,7 +73,9 @@ class Place(NamedTuple):
     epoch: bool = False  # the step is the number of an epoch
 
 
-class _Result(NamedTuple):
+class Result(NamedTuple):
+    """What was scored of a checkpoint, and where that stands."""
+
     place: Place
     file: Path
     content: Mapping[str, Any]
@@ -103,15 +106,15 @@ def place_of(file: Path) -> Place | None:
     return None
 
 
-def results_in(files: Sequence[Path]) -> dict[Path, list[_Result]]:
+def results_in(files: Sequence[Path]) -> dict[Path, list[Result]]:
     """Those of the files that are results of checkpoints, by the folder of their run."""
-    found: dict[Path, list[_Result]] = defaultdict(list)
-    pieces: dict[Path, list[_Result]] = defaultdict(list)
-    begun = dict[Path, _Result]()
+    found: dict[Path, list[Result]] = defaultdict(list)
+    pieces: dict[Path, list[Result]] = defaultdict(list)
+    begun = dict[Path, Result]()
     alike = Counter(map(_likeness, files))
     for file in files:
         place = place_of(file)
-        is_begun = file.suffix == ".json" and _BEGUN.fullmatch(file.stem) is not None
+        is_begun = file.suffix == ".json" and BEGUN.fullmatch(file.stem) is not None
         alone = file.suffix != ".json" or (alike[_likeness(file)] < _PIECES and not is_begun)
         if (place is None and alone) or file.stat().st_size > MAX_LINE_BYTES:
             continue
@@ -119,13 +122,13 @@ def results_in(files: Sequence[Path]) -> dict[Path, list[_Result]]:
         if not isinstance(content, dict) or next(iter(points_of(content)), None) is not None:
             continue
         if is_begun and place is None:
-            begun[file.parent] = _Result(Place(file.parent, "", 0, ""), file, content)
+            begun[file.parent] = Result(Place(file.parent, "", 0, ""), file, content)
             continue
         piece = None if place is not None else _place_of_piece(file, content)
         if piece is not None:
-            pieces[piece.home].append(_Result(piece, file, content))
+            pieces[piece.home].append(Result(piece, file, content))
         elif place is not None:
-            found[place.home].append(_Result(place, file, content))
+            found[place.home].append(Result(place, file, content))
     for home, results in pieces.items():
         at = Counter((one.place.step, one.place.within) for one in results)
         if len(results) >= _PIECES and max(at.values()) == 1:  # else they are of several runs
@@ -177,9 +180,9 @@ def own_folder(folder: Path) -> Path:
     return folder
 
 
-def models_in(files: Sequence[Path]) -> dict[str, list[_Result]]:
+def models_in(files: Sequence[Path]) -> dict[str, list[Result]]:
     """Results that say no step, by the model that they are of: it may be what a run began with."""
-    found: dict[str, list[_Result]] = defaultdict(list)
+    found: dict[str, list[Result]] = defaultdict(list)
     for file in files:
         if file.suffix != ".json" or not file.name.startswith("results_") or place_of(file) or (
             file.stat().st_size > MAX_LINE_BYTES
@@ -187,13 +190,13 @@ def models_in(files: Sequence[Path]) -> dict[str, list[_Result]]:
             continue
         content, _ = parse_json(file.read_bytes())
         if isinstance(content, dict) and isinstance(model := content.get("model_name"), str):
-            found[model].append(_Result(Place(file.parent, "", 0, ""), file, content))
+            found[model].append(Result(Place(file.parent, "", 0, ""), file, content))
     return found
 
 
 def read_results(
-    results: Sequence[_Result], settings: Settings,
-    models: Mapping[str, Sequence[_Result]] | None = None, used: set[Path] | None = None,
+    results: Sequence[Result], settings: Settings,
+    models: Mapping[str, Sequence[Result]] | None = None, used: set[Path] | None = None,
 ) -> list[ImportedRun]:
     """The run whose checkpoints were evaluated.
 
@@ -267,7 +270,7 @@ def read_results(
     return [run]
 
 
-def _by_update(results: Sequence[_Result], collector: Collector) -> list[_Result]:
+def _by_update(results: Sequence[Result], collector: Collector) -> list[Result]:
     """Results of epochs at their updates; none where the configuration does not tell these."""
     config = collector.configured
     epochs = next((count for key in _EPOCHS if (count := whole(config.get(key)))), 0)
@@ -308,7 +311,7 @@ def with_results(
         named = [i for i, run in enumerate(out)
                  if one.name in (run.name, run.name.partition("/")[0])]  # fmt: skip
         alike = [i for i in named if not any(s.split == "validation" for s in out[i].series)]
-        if named and not alike and not one.series:
+        if named and not alike and any(_holds(out[i], one) for i in named):
             continue  # the state of a checkpoint, whose scores are in the log
         if len(alike) != 1:
             out.append(one)
@@ -327,3 +330,16 @@ def with_results(
             run, series=(*run.series, *made), notes=(*run.notes, *one.notes), provenance=provenance
         ).inferring(*one.provenance.inferred, f"score: of its checkpoints, {one.provenance.path}")
     return out
+
+
+def _holds(run: ImportedRun, one: ImportedRun) -> bool:
+    """Whether a log has all held-out scores of a run's checkpoints, which keep the best (NeMo-RL).
+
+    A console prints four digits.
+    """
+    at = [dict(zip(s.step_K.tolist(), s.score_K.tolist(), strict=True)) for s in run.series
+          if s.split == "validation"]  # fmt: skip
+    return all(
+        any(abs(known.get(step, np.inf) - score) < _PRINTED for known in at)
+        for s in one.series for step, score in zip(s.step_K, s.score_K, strict=True)
+    )

@@ -29,6 +29,8 @@ UNCOUNTED = (
     "batches were refilled after filtering, and not every update says how often: more rollouts "
     "were drawn than B_p * n * step counts"
 )
+_OF_B_P = ", as B_p problems (no gen_batch_size there)"
+KEPT = "rollouts: those that updates trained on, as told; dynamic sampling drew more"
 COUNTED_BY = "rollouts: counted by {}, as mapped"
 REFILLED = "{} refills batches: more rollouts were drawn than B_p * n * step counts"
 # Where trainers say so beside verl: OpenRLHF, SkyRL, NeMo-RL, EasyR1, slime, ms-swift,
@@ -134,7 +136,7 @@ def sampled_anew(sampled: Mapping[int, float], problems_per_batch: int) -> bool:
 def counted(drawn_problems: int | None) -> str:
     """What is said where every drawn batch is counted, of a size that may not be known."""
     line = "rollouts: every batch that an update drew under dynamic sampling is counted"
-    return line if drawn_problems else f"{line}, as B_p problems (no gen_batch_size there)"
+    return f"{line}{'' if drawn_problems else _OF_B_P}; --set drawn=kept counts what it trained on"
 
 
 def rollouts_disagree(b_p: int | None, n: int | None, drawn: Mapping[int, float]) -> str | None:
@@ -245,6 +247,9 @@ def batches_of(c: Collected, found: Found, b_p: int | None) -> dict[int, float]:
     ):
         raise UnclearError(f"run {c.name}: {NOT_SAMPLED.format(b_p, max(sampled))}")
     if not any(count > 1 for count in drawn.values()):
+        return {}
+    if c.settings.drawn == "kept":
+        c.counters.infer(KEPT)
         return {}
     batches = batches_drawn(drawn, problems, b_p)
     if batches is None:

@@ -16,7 +16,7 @@ from isocompute.domain import Curve
 from isocompute.domain.text import none_of
 from isocompute.errors import InputError
 from isocompute.importers.asking import first_error, require_configuration
-from isocompute.importers.doubts import refuse_doubts
+from isocompute.importers.doubts import refuse_doubts, refuse_renamed
 from isocompute.importers.reading import whole
 from isocompute.importers.recorded import recorded_said
 from isocompute.importers.runs import ImportedRun, Series
@@ -163,6 +163,8 @@ def convert_runs(
         chosen = _of_most_samples(chosen, label)
     else:
         chosen = [(run, s) for run, s in chosen if s.metric.label == label]
+    if split == "validation":
+        refuse_renamed(runs, label)
     refuse_doubts([run for run, _ in chosen], training=True)
     require_configuration([run for run, _ in chosen])
     _refuse_mixtures(chosen, label)
@@ -265,7 +267,8 @@ def _label(
     first = min(means or labels, key=lambda name: not is_own(name))
     raise InputError(
         f"one metric must be chosen, but the log holds {', '.join(labels)}; add --metric {first}.",
-        options=("--metric", "METRIC"), trial=("--metric", first),
+        options=("--metric", first if sum(map(is_own, labels)) == 1 else "METRIC"),
+        trial=("--metric", first),
     )
 
 
@@ -345,7 +348,8 @@ def _refuse_mixtures(chosen: Sequence[tuple[ImportedRun, Series]], label: str) -
     kinds: dict[tuple[str, str], str] = {}
     for run, s in chosen:
         kinds.setdefault((s.metric.estimator, s.metric.variable), run.name)
-    if len(kinds) > 1:
+    one_each = len({(id(r), s.problem_set, s.split) for r, s in chosen}) == len(chosen)
+    if len(kinds) > 1 and not (is_own(label) and one_each):  # a name of the user's, for all of them
         seen = "; ".join(
             f"{estimator} of {variable or '?'} (run {name!r})"
             for (estimator, variable), name in sorted(kinds.items())

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from isocompute.importers.accelerated import with_processes
 from isocompute.importers.beside import (
+    LEVELS,
     configuration_beside,
     configuration_in_table,
     configuration_named,
@@ -101,7 +103,7 @@ class Described:
             beside = configuration_in_table(path, run_name(path))
         if beside is None:
             return
-        self.beside, config = beside
+        self.beside, config = with_processes(beside, path, LEVELS)
         self.configure(config)
         state = str(config.get("State", config.get("state", ""))).lower()
         if state in CUT:

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from isocompute.importers import checks
-from isocompute.importers.called import is_alike, is_batch, several_problems
+from isocompute.importers.called import is_alike, is_batch, mapping, several_problems
 from isocompute.importers.configuration import of_another
 from isocompute.importers.fresh import Found, batch_of_process
 from isocompute.importers.placing import LATE
 from isocompute.importers.reading import whole
 from isocompute.importers.runs import TAKEN_ONCE, ImportedRun, IntArray, UnclearError
-from isocompute.importers.scored import mapped, scores_unread
+from isocompute.importers.scored import is_rate, mapped, scores_unread
 from isocompute.importers.sequels import span_of
 from isocompute.importers.settings import Settings
 from isocompute.importers.steps import BEFORE
@@ -43,6 +43,7 @@ def refuse_doubts(runs: Sequence[ImportedRun], *, training: bool) -> None:
     if not training:
         for run in runs:
             _refuse_training_alone(run)
+        refuse_renamed(runs)
     for run in runs:
         _refuse_late(run)
     if parts := _of_one_cluster(runs):
@@ -93,6 +94,41 @@ def _refuse_training_alone(run: ImportedRun) -> None:
         "or --set split=train to keep the training score.",
         options=shlex.split(mapped(keys[0])), condition=f"`{keys[0]}` is of held-out problems",
     )
+
+
+def refuse_renamed(runs: Sequence[ImportedRun], label: str | None = None) -> None:
+    """Refuse a success rate that some runs hold and the others seem to hold under another name.
+
+    Args:
+        runs: of one sweep.
+        label: the metric that is meant; None: any.
+
+    Raises:
+        UnclearError: with both keys, and the options that make them one score or two.
+    """
+    scored = [run for run in runs if any(s.split == "validation" for s in run.series)]
+    keys = dict.fromkeys(
+        s.key for run in scored for s in run.series
+        if s.split == "validation" and is_rate(s.key) and label in (None, s.metric.label)
+    )
+    for key in keys:
+        home = key.rpartition("/")[0]
+        rest = [run for run in scored if all(s.key != key for s in run.series)]
+        among = [run.provenance.candidates for run in scored if run not in rest]
+        named = [{other for other in run.provenance.candidates if is_rate(other)
+                  and other.rpartition("/")[0] == home} for run in rest]  # fmt: skip
+        there = set.intersection(*named).difference(*among) if home and named else set()
+        if len(there) != 1:
+            continue
+        (other,) = there
+        both = [*shlex.split(mapping(key, "own")), *shlex.split(mapping(other, "own"))]
+        raise UnclearError(
+            f"runs of one sweep must share a score, but {len(scored) - len(rest)} hold {key} and "
+            f"{len(rest)} hold {other} in its place, which was not read; if these are one score, "
+            f"add {shlex.join(both)} (fit and plan take it with --metric own), else "
+            f"{mapping(other, 'other')}.", options=both,
+            condition=f"`{key}` and `{other}` are one score",
+        )
 
 
 def _refuse_late(run: ImportedRun) -> None:

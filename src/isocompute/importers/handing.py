@@ -29,11 +29,12 @@ class TableError(InputError):
         path: of the table.
         score: the column that seems to hold scores; "" without.
         command: what reads it.
+        how: what that asks for, in words.
     """
 
-    def __init__(self, text: str, path: Path, score: str, command: str) -> None:
+    def __init__(self, text: str, path: Path, score: str, command: str, how: str = "") -> None:
         super().__init__(text)
-        self.path, self.score, self.command = path, score, command
+        self.path, self.score, self.command, self.how = path, score, command, how
 
     def __reduce__(self) -> tuple[type, tuple[object, ...]]:
         return InputError, (str(self),)
@@ -98,7 +99,7 @@ def is_a_table(path: Path, header: str) -> InputError:
         return [c for one in tables for c in load_tidy(one, settings=settings, score_range=scale)]
 
     asked = collected(read, words)[1]
-    words += [word for one in asked for word in one.options]
+    words += _once([word for one in asked for word in one.options])
     told = shown("; ".join(str(one).replace(f"{path}: ", "").rstrip(".") for one in asked))
     told = told.replace(f" (it has {some(columns)})", "").replace(shown(f"; {tables[0]}: "), "; ")
     how += f"{' and' if how else ' with'} what it will ask for ({told})" if told else ""
@@ -106,5 +107,20 @@ def is_a_table(path: Path, header: str) -> InputError:
     return TableError(
         f"an import reads logs of trainers and trackers, but {str(path)!r}{TABLE} "
         f"{', '.join(columns[:10]):.300}; give it to fit{how or ' as it is'}: {command}",
-        path, score, command,
+        path, score, command, how,
     )
+
+
+def _once(words: Sequence[str]) -> list[str]:
+    """Options without those that several questions have.
+
+    >>> _once(["--set", "a=A", "--range", "-1", "1", "--set", "a=A"])
+    ['--set', 'a=A', '--range', '-1', '1']
+    """
+    options = list[tuple[str, ...]]()
+    for word in words:
+        if word.startswith("--"):
+            options.append((word,))
+        else:
+            options[-1] += (word,)
+    return [word for option in dict.fromkeys(options) for word in option]

@@ -224,7 +224,7 @@ def count_from_one(
             continue
         steps, lines = as_updates(
             one.steps_K, trainer, one.zero_rows, first, counted=side["rollouts"], trained=trained,
-            as_planned=trained == planned,
+            planned=planned,
             trains_at_zero=zero if trainer in FROM_ZERO else at_zero,
         )
         seen[key] = None if steps is None else array("q", steps.tolist())
@@ -235,15 +235,18 @@ def count_from_one(
 
 def as_updates(
     step_K: IntArray, trainer: str, zero_rows: Sequence[int], first_training_row: int | None,
-    *, trains_at_zero: bool, counted: Mapping[int, float], trained: int, as_planned: bool = False,
+    *, trains_at_zero: bool, counted: Mapping[int, float], trained: int, planned: int | None = None,
 ) -> tuple[IntArray | None, list[str]]:
     """Steps of evaluations as updates, None where they are right as they are; and what was done.
 
-    Args: see `from_one` and `at_last_update`; `as_planned`: its last update has the plan's number.
+    Args: see `from_one` and `at_last_update`; `planned`: updates, None where they are not known.
     """
+    before = before_update(step_K, trainer, trained)
+    if before is not None and before.max() + 1 != planned:
+        return before, [EARLIER]
     placed = at_last_update(step_K, trainer, trained)
     told = [] if placed is None else [LAST]
-    shifted = None if as_planned else from_one(
+    shifted = None if trained == planned else from_one(
         step_K if placed is None else placed, trainer, zero_rows, first_training_row,
         trains_at_zero=trains_at_zero, counted=counted,
     )
@@ -311,6 +314,25 @@ def at_last_update(step_K: IntArray, trainer: str, trained: int) -> IntArray | N
     if trainer not in ("verl", "rllm") or not trained or not (step_K == trained + 1).any():
         return None
     return np.where(step_K == trained + 1, trained, step_K)
+
+
+def before_update(step_K: IntArray, trainer: str, trained: int) -> IntArray | None:
+    """Steps of evaluations that a loop makes above the update of the same row; None: right as is.
+
+    `if (update - 1) % k == 0: evaluate()` stands at 1, k+1, 2k+1, ...; that it comes before the
+    update is seen where the last stands in a row of its own, one beyond the last update.
+
+    Args: as of `at_last_update`.
+
+    >>> before_update(np.array([1, 21, 41, 61]), "", 60)
+    array([ 0, 20, 40, 60])
+    >>> before_update(np.array([1, 21, 41, 61]), "", 61)  # all may be after their updates
+    """
+    at = np.unique(step_K, return_index=True)[0]
+    if trainer in FROM_ZERO or at.size < 3 or at[0] != 1 or at[-1] != trained + 1:
+        return None
+    gaps = np.diff(at)[:-1]  # the last evaluation may stand anywhere
+    return step_K - 1 if gaps[0] > 1 and (gaps == gaps[0]).all() else None
 
 
 def _before_multiples(step_K: IntArray) -> bool:

@@ -12,7 +12,7 @@ from isocompute.importers.called import is_batch
 
 RESPONSES = "responses_per_batch"  # what a column map calls batch_size: B_p * n
 OWN = ("problems_per_batch", *(
-    f"{what}_per_{batch}" for what in ("prompts", "problems", "questions")
+    f"{what}_per_{batch}" for what in ("prompts", "problems", "questions", "tasks")
     for batch in ("batch", "step", "update", "iteration", "iter")
     if (what, batch) != ("problems", "batch")
 ))  # fmt: skip

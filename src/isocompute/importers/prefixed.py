@@ -28,8 +28,8 @@ from isocompute.importers.series import STEPS
 from isocompute.importers.settings import Settings
 
 _LINE = re.compile(r"(?P<before>[^{]*[^{\s][^{]*?)\s*(?P<row>\{.*\})\s*")
-_PROCESS = re.compile(
-    r"\((?:pid[ =:]*)?(?P<round>[0-9]+)\)|\bpid[ =:]*(?P<pid>[0-9]+)|"
+_PROCESS = re.compile(  # the number behind a file is its line: [pipeline.py (612)], pipeline.py:612
+    r"(?<!\.py)(?<!\.py )\((?:pid[ =:]*)?(?P<round>[0-9]+)\)|\bpid[ =:]*(?P<pid>[0-9]+)|"
     r"\[(?:pid[ =:]*)?(?P<square>[0-9]{2,7})\]|^\s*(?P<bar>[\w.:/-]+)\s*\|", re.I,
 )  # fmt: skip
 _MOST_BYTES = 256 << 20

@@ -6,11 +6,9 @@ A reader is loaded where a file is its: a folder of one trainer's logs needs one
 from __future__ import annotations
 
 import os
-import shlex
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +22,6 @@ from isocompute.importers.reading import (
     OF_ONES_OWN,
     ROTATED,
     UTF16,
-    clean_text,
     in_utf8,
     open_log,
 )
@@ -32,11 +29,18 @@ from isocompute.importers.runs import ImportedRun, UnclearError
 from isocompute.importers.scored import check_map
 from isocompute.importers.settings import Settings, settings_from
 from isocompute.importers.siblings import refuse_siblings
+from isocompute.importers.unopened import (
+    NOTHING,
+    is_archive,
+    not_read,
+    refuse_archive,
+    refuse_archives,
+    refuse_tables,
+    there,
+)
 from isocompute.importers.workbooks import WORKBOOKS, is_workbook
 
 MAX_FILES = 100_000
-_NOTHING = "holds nothing of them"
-_SILENT = (_NOTHING, TABLE, "a JSON log must be")  # of files that are no logs
 # Files that a folder of runs holds besides logs; large or not ours, never opened there.
 _SKIPPED_ENDINGS = (
     ".safetensors", ".bin", ".pt", ".pth", ".pkl", ".pickle", ".npz", ".npy", ".distcp", ".zip",
@@ -44,7 +48,6 @@ _SKIPPED_ENDINGS = (
     ".db-journal", ".db-wal", ".db-shm", ".model",
 )
 _WRITTEN = (".md", ".ipynb", ".tex")  # by people, for people: read where nothing else is a log
-_ARCHIVES = (".zip", ".tar", ".tar.gz", ".tgz", ".tar.xz", ".tar.zst", ".7z")
 # Beside logs, read with them or nothing of ours.
 _NO_LOGS = (
     "config.json", "experiment_config.json", "args.json", "training_args.json",
@@ -92,6 +95,7 @@ def read_log(
 
 
 def _read_file(path: Path, settings: Settings, lines: Sequence[Path] = ()) -> list[ImportedRun]:
+    refuse_archive(path)
     if is_workbook(path):
         raise is_a_table(path, "")
     with open_log(path) as handle:
@@ -174,7 +178,7 @@ def _read_file(path: Path, settings: Settings, lines: Sequence[Path] = ()) -> li
             raise is_a_table(path, first)
         raise InputError(
             f"a log must be one of verl, TRL, W&B, TensorBoard, MLflow, trackio, prime-rl, SkyRL "
-            f"or tidy curves, but {str(path)!r} {_NOTHING}; give what its tracker wrote (W&B, "
+            f"or tidy curves, but {str(path)!r} {NOTHING}; give what its tracker wrote (W&B, "
             f"TensorBoard, MLflow), or {OF_ONES_OWN}."
         )
     return runs
@@ -226,7 +230,7 @@ def is_candidate(path: Path) -> bool:
     name = path.name.lower()
     if (whole := ROTATED.sub("", name)).endswith((".jsonl", ".log", ".out", ".stdout")):
         name = whole
-    if name.startswith(".") or name.endswith(_SKIPPED_ENDINGS) or name in _NO_LOGS:
+    if name[0] == "." or name.endswith(_SKIPPED_ENDINGS) or name in _NO_LOGS or is_archive(path):
         return False
     return name.endswith((*_LOG_ENDINGS, *WORKBOOKS)) or "tfevents" in name
 
@@ -234,7 +238,7 @@ def is_candidate(path: Path) -> bool:
 def _read_folder(folder: Path, settings: Settings) -> list[ImportedRun]:
     files: list[Path] = []
     stores: list[Path] = []
-    special, deleted, archives, tables, written = 0, 0, list[str](), list[Path](), list[Path]()
+    special, deleted, archives, tables, written = 0, 0, list[Path](), list[Path](), list[Path]()
     for parent, folders, names in os.walk(folder):
         if _is_mlflow_run(Path(parent), names, folders):
             stores.append(Path(parent))
@@ -246,7 +250,7 @@ def _read_folder(folder: Path, settings: Settings) -> list[ImportedRun]:
         regular = [p for p in named if p.is_file()]  # a pipe or device would never end
         special += len(named) - len(regular)
         files.extend(regular)
-        archives += [n for n in sorted(names) if n.lower().endswith(_ARCHIVES) and n[0] != "."]
+        archives += [p for p in paths if is_archive(p)]
         written += [p for p in paths if p.suffix in _WRITTEN and p.is_file()]
         tables += [p for p in paths if p.suffix == ".parquet" and p not in named and p.is_file()]
         if len(files) > MAX_FILES:
@@ -264,6 +268,7 @@ def _read_folder(folder: Path, settings: Settings) -> list[ImportedRun]:
         results_in,
         with_results,
     )
+    from isocompute.importers.evaluated import evaluated_in_tables
     from isocompute.importers.tensorboard import lines_of
 
     apart = of_other_logs(files)
@@ -322,39 +327,38 @@ def _read_folder(folder: Path, settings: Settings) -> list[ImportedRun]:
     lines = {path for found in charts.values() for path in found}
     for path in (one for one in single if one not in lines):
         attempt(_read_file, path, settings.for_path(path), charts.get(path, ()))
+    own += evaluated_in_tables(runs, cures, settings)
+    reasons = [one for one in reasons if one in cures]
     runs[:] = with_results(runs, own)
     refuse_scores_elsewhere(runs, cures.values(), settings)
     for path in written if not runs and not any(TABLE in one for one in reasons) else ():
         attempt(_read_written, path, settings.for_path(path))
-    told = [_not_read(reasons)] * bool(reasons)
+    told = [not_read(reasons)] * bool(reasons)
     if deleted:
         told.insert(0, DELETED.format(deleted))
     if special:
         told.append(f"{special} pipes, devices or broken links of the folder were not opened")
     if archives:
-        first = ", ".join(archives[:3])
+        first = ", ".join(one.name for one in archives[:3])
         told.append(f"{first}: archives of the folder were not opened; unpack them")
     if runs and told:
         runs[0] = replace(runs[0], notes=(*runs[0].notes, *told))
-    if not runs and archives and not reasons:
-        raise InputError(
-            f"a folder must hold at least one log that is known, but {str(folder)!r} holds "
-            f"archives ({', '.join(archives[:3])}); unpack them first."
-        )
+    if not runs and not reasons:
+        refuse_archives(folder, archives)
     if not runs and tables:
         from isocompute.importers.parquetlogs import columns_of
 
-        reasons += [str(is_a_table(p, columns)) for p in tables if (columns := columns_of(p))]
-    telling = [reason for reason in reasons if _NOTHING not in reason] or reasons
+        for error in (is_a_table(p, columns) for p in tables if (columns := columns_of(p))):
+            reasons.append(str(error))
+            cures[str(error)] = error
+    telling = [reason for reason in reasons if NOTHING not in reason] or reasons
     if not runs and telling and all(TABLE in reason for reason in telling):
-        raise InputError(telling[0] if len(telling) == 1 else (
-            f"an import reads logs of trainers and trackers, but {str(folder)!r} holds "
-            f"{len(telling)} tables; give the folder to fit as it is: "
-            f"isocompute fit {shlex.quote(str(folder))}"
-        ))
+        if len(telling) > 1:
+            refuse_tables(folder, cures.values())
+        raise InputError(telling[0])
     if not runs:
         hint = f"; the first of {len(telling)}: {telling[0]}" if telling else (
-            f"{_there(folder)}; {OF_ONES_OWN}."
+            f"{there(folder)}; {OF_ONES_OWN}."
         )
         if deleted and not reasons:
             hint = f" ({deleted} runs were deleted in MLflow)."
@@ -364,12 +368,6 @@ def _read_folder(folder: Path, settings: Settings) -> list[ImportedRun]:
             f"{hint}", options=cure.options, trial=cure.trial, condition=cure.condition,
         )
     return runs
-
-
-def _there(folder: Path) -> str:
-    """What a folder holds instead of logs: a few names."""
-    names = [clean_text(p.name, 60) for p in islice(folder.rglob("*"), 1_000) if p.is_file()]
-    return f" (it has {', '.join(sorted(names)[:3])}{', ...' * (len(names) > 3)})" * bool(names)
 
 
 def _head(path: Path) -> bytes:
@@ -384,13 +382,6 @@ def _has_rows(path: Path) -> bool:
     from isocompute.importers.parquetlogs import is_beside
 
     return not is_beside(path)
-
-
-def _not_read(reasons: list[str]) -> str:
-    """One line for the files of a folder that gave no run; the reason that is no mere silence."""
-    telling = next((r for r in reasons if not any(s in r for s in _SILENT)), "")
-    count = f"{len(reasons)} other file{'s' if len(reasons) > 1 else ''} of the folder"
-    return f"{count} gave no run" + (f" (one: {clean_text(telling, 250)})" if telling else "")
 
 
 def _checkpoint_number(path: Path) -> int:

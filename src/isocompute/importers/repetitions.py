@@ -36,7 +36,7 @@ _REPEAT = re.compile(
 
 
 def differing(runs: Sequence[ImportedRun]) -> dict[str, dict[str, int]]:
-    """Facts in which runs differ that have to share them: name -> value -> number of runs.
+    """Facts in which runs differ that have to share them: name -> value -> how many have it.
 
     A learning rate may follow the batch: it differs where repetitions of one configuration do.
     """
@@ -49,7 +49,9 @@ def differing(runs: Sequence[ImportedRun]) -> dict[str, dict[str, int]]:
                 groups[key][run.provenance.facts[name]] += 1
         for values in groups.values():
             if len(values) > 1 and name not in found:
-                found[name] = dict(values)
+                every = Counter(run.provenance.facts.get(name, "") for run in runs)
+                ordered = sorted(values, key=lambda value: -every[value])
+                found[name] = {value: every[value] for value in ordered}
     return found
 
 

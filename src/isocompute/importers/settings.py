@@ -21,6 +21,10 @@ _WHOLE = (
     "problems_per_batch", "rollouts_per_problem", "steps", "seed", "evaluation_samples",
     "evaluation_problems", "gpus", "processes", "begins", "num_iterations", "training_problems",
 )
+_WORDS = {  # settings of few words, and the one that is offered
+    "split": (("train", "validation"), "validation"), "resumed": (("join", "apart"), "join"),
+    "padded": (("drop", "keep"), "drop"), "drawn": (("all", "kept"), "kept"),
+}
 _MEANT = ("problems_per_batch", "rollouts_per_problem", "batch_size", "rollouts", "steps", "epochs",
           "score", "problems_sampled", "seed", "run", *LOG2)  # fmt: skip
 # The short words of --current, for settings, placeholders and columns.
@@ -73,6 +77,8 @@ class Settings:
         step: key that holds the updates, where the log counts more than one thing.
         resumed: "join" or "apart": whether a log that begins where another ends goes on with it.
         percent: names of runs whose held-out scores are percent, with commas between them.
+        drawn: "all" or "kept": which rollouts count where dynamic sampling draws more groups than
+            an update trains on.
         padded: "drop" or "keep": what is done with scores that repeat to the edge of a table.
         columns: key of the log -> what it means; replaces the built-in reading of that key.
         by_n: B_p of the runs of each n, as `problems_per_batch` = "4:128,8:64" says it.
@@ -103,6 +109,7 @@ class Settings:
     split: str | None = None
     step: str | None = None
     resumed: str | None = None
+    drawn: str | None = None
     padded: str | None = None
     percent: str | None = None
     columns: Mapping[str, Column] = field(default_factory=dict)
@@ -128,21 +135,13 @@ class Settings:
                 f"setting `learning_rate` must be a number > 0, but got {rate!r}; write "
                 "--set learning_rate=1e-6."
             )
-        if self.split not in (None, "train", "validation"):
-            raise InputError(
-                f"setting `split` must be train or validation, but got {self.split!r}; "
-                "write --set split=validation."
-            )
-        if self.resumed not in (None, "join", "apart"):
-            raise InputError(
-                f"setting `resumed` must be join or apart, but got {self.resumed!r}; "
-                "write --set resumed=join."
-            )
-        if self.padded not in (None, "drop", "keep"):
-            raise InputError(
-                f"setting `padded` must be drop or keep, but got {self.padded!r}; "
-                "write --set padded=drop."
-            )
+        for name, (words, usual) in _WORDS.items():
+            said = getattr(self, name)
+            if said not in (None, *words):
+                raise InputError(
+                    f"setting `{name}` must be {' or '.join(words)}, but got {said!r}; "
+                    f"write --set {name}={usual}."
+                )
         for name in PLACEHOLDER.findall(self.pattern or ""):
             if name not in _WHOLE:
                 raise InputError(

@@ -26,7 +26,8 @@ from isocompute.importers.workbooks import said_beside
 # How many problems are trained on, each once in an epoch
 _TRAINED_ON = re.compile(
     r"(?:.*[./])?(?:(?:num|n)_)?train(?:ing)?_?(?:set_?|data_?)?"
-    r"(?:problems|prompts|questions|examples|samples|size)", re.I,
+    r"(?:problems|prompts|questions|examples|samples|size)(?:_in_(?:the_)?(?:train_)?(?:data_?)?set)?",
+    re.I,
 )  # fmt: skip
 
 

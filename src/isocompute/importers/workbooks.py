@@ -10,7 +10,7 @@ import csv
 import re
 import tempfile
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cache, reduce
 from html import unescape
 from pathlib import Path
@@ -24,7 +24,8 @@ from isocompute.importers.listed import NAMING
 WORKBOOKS = (".xlsx", ".xlsm", ".xls", ".ods")
 _MAX_BYTES = 256 << 20  # of a part, unpacked: a zip expands a thousand times
 _FEW = 2  # numbers under each other: fewer are chance
-_said: dict[Path, tuple[str, dict[str, str]]] = {}  # beside the sheets in a folder: where, and what
+# Beside a sheet, or all of a folder: where, and what
+_said: dict[Path, tuple[str, dict[str, str]]] = {}
 
 
 def is_workbook(path: Path) -> bool:
@@ -51,7 +52,7 @@ def shown(text: str) -> str:
 
 def said_beside(path: Path) -> tuple[str, dict[str, str]] | None:
     """Which sheets hold names and values beside a sheet's table, and what they say."""
-    return _said.get(path.parent)
+    return _said.get(path) or _said.get(path.parent)
 
 
 @cache
@@ -73,6 +74,9 @@ def _sheets(path: Path, _time: int, _size: int) -> list[Path]:
     home = Path(_home(), str(taken), path.name)
     found = []
     percents = _percents(path)
+    for name in [name for name, rows in sheets.items() if _of_others(rows, sheets, name)]:
+        each = _of_others(sheets.pop(name), sheets, name)
+        _said.update({_file(home, own): (f"sheet {name}", said) for own, said in each.items()})
     said = {name: pairs for name, rows in sheets.items() if (pairs := _pairs(rows))}
     if any(_is_table(rows) for name, rows in sheets.items() if name not in said):
         sheets = {name: rows for name, rows in sheets.items() if name not in said}
@@ -89,7 +93,7 @@ def _sheets(path: Path, _time: int, _size: int) -> list[Path]:
         if not _is_table(rows):
             continue
         home.mkdir(parents=True, exist_ok=True)
-        found.append(home / f"{name.replace('/', '_')}.csv")
+        found.append(_file(home, name))
         with found[-1].open("w", newline="", encoding="utf-8") as file:
             csv.writer(file).writerows(cells)
     if not found:
@@ -98,6 +102,30 @@ def _sheets(path: Path, _time: int, _size: int) -> list[Path]:
             "column of numbers under a name; give the one that has."
         )
     return found
+
+
+def _file(home: Path, name: str) -> Path:
+    """The CSV of a sheet."""
+    return home / f"{name.replace('/', '_')}.csv"
+
+
+def _of_others(
+    rows: list[list[Any]], sheets: Mapping[str, list[list[Any]]], name: str
+) -> dict[str, dict[str, str]]:
+    """What a sheet of settings says of each sheet that a column of it is named for.
+
+    >>> table = [["step", "acc"], [0.0, 0.5], [10.0, 0.6]]
+    >>> _of_others([["", "a", "b"], ["seed", 1.0, 2.0]], {"s": [], "a": table, "b": table}, "s")
+    {'a': {'seed': '1'}, 'b': {'seed': '2'}}
+    """
+    header = [_text(cell) for cell in rows[0]] if rows else []
+    others = [own for own, table in sheets.items() if own != name and _is_table(table)]
+    named = {own: header.index(own) for own in others if header.count(own) == 1}
+    words = [row[0] for row in rows[1:] if row[0] != ""]
+    if len(named) < _FEW or not all(isinstance(word, str) for word in words) or _are_steps(words):
+        return {}
+    return {own: {row[0]: _text(row[k]) for row in rows[1:] if "" not in (row[0], row[k])}
+            for own, k in named.items()}  # fmt: skip
 
 
 def _read(path: Path) -> dict[str, list[list[Any]]]:
@@ -144,9 +172,14 @@ def _pairs(rows: list[list[Any]]) -> dict[str, str]:
         return {}
     if pairs and pairs[0][0].lower() in NAMING and str(pairs[0][1]).lower() != "value":
         return {}
-    if len(pairs) > 2 and len({re.sub("[0-9]+", "", cells[0]) for cells in pairs[1:]}) == 1:
-        return {}  # steps, as text
+    if len(pairs) > 2 and _are_steps([cells[0] for cells in pairs[1:]]):
+        return {}
     return {_text(cells[0]): _text(cells[1]) for cells in pairs}
+
+
+def _are_steps(words: list[str]) -> bool:
+    """Whether words are one with other numbers: steps, as text."""
+    return len({re.sub("[0-9]+", "", word) for word in words}) == 1
 
 
 def _percents(path: Path) -> dict[str, set[tuple[int, int]]]:

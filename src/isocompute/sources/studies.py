@@ -153,6 +153,8 @@ def _train_curves(store: Store, runs: list[StoredRun], metric: str | None) -> It
     On-policy batches are samples of the policy before each update, so a window's mean stands at
     the mean of the rollouts drawn before its updates. A run without updates has none.
     """
+    if not runs:  # of logs alone, whose metrics have names of their own
+        return
     wanted = parse_metric(metric or "avg@1")
     for run in runs:
         steps = store.steps(run.hash)

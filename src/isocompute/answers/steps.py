@@ -25,6 +25,7 @@ WIDTH = 80  # of a line
 ALIKE = 0.01
 SAMPLES = 16  # what `difficulty` draws unless told otherwise
 _LR = "isocompute lr-sweep {study}"
+SAY_RATE = "say the learning rate of your runs: --set learning_rate=RATE"  # free
 _TRAIN = "train {to_bp} problems x {to_n} rollouts"
 _RUN = "{run}"  # the command that trains what the step trains, no more: `Runs.command`
 # What settles a notice: in words, the command for a study, and in words where the runs are
@@ -41,7 +42,7 @@ _STEPS: Mapping[str, tuple[str, str, str | None]] = {
         "isocompute design --budget {spend}{known} -o {study}", None),
     "split_untested": ("train this split", _RUN, f"{_TRAIN} once"),
     "anchor_assumed": (
-        "measure the lr", _LR, "try {rates}, {quarter} rollouts each"),
+        "measure the lr", _LR, SAY_RATE),
     "difficulty_assumed": (
         "gauge difficulty", "isocompute difficulty problems.jsonl --model MODEL", None),
     "n_not_told_apart": (
@@ -133,25 +134,23 @@ def _override(name: str, values: Sequence[int]) -> list[str]:
 
 
 def steps_take(
-    q: Question, chosen: Configuration, settles: int | None, bought: float,
+    q: Question, chosen: Configuration, first: Effort | None, bought: float,
     near: Sequence[Configuration],
 ) -> dict[str, Runs]:  # fmt: skip
     """What the steps train that no notice knows, by code.
 
     Args:
         chosen: the prescription.
-        settles: of one or two n, the untested one that tells most.
+        first: with one or two n, the run of an untested one that comes first.
         bought: rollouts of the plan.
         near: the configurations that a step trains on or adds seeds to.
     """
     fit = q.fit
     reach = min(bought, 2 * fit.trained())
     out = {"law_of_another_model": Runs({chosen: SPEND * bought})}
-    if settles is not None:
-        tried = chosen._replace(rollouts_per_problem=settles)
-        out["one_or_two_n"] = Runs(seeds(fit, [tried], 1, q.x))
+    if first is not None:
+        out["one_or_two_n"] = Runs(first)
     if q.study is None:
-        out["anchor_assumed"] = Runs({chosen: 2 * reach / 4})  # half, twice the rate; a quarter
         out["seeds_missing"] = Runs(seeds(fit, near, x=q.x))
         out["extrapolated"] = Runs({c: max(reach - fit.trained(c), 0.0) for c in near})
     elif near:
@@ -171,10 +170,9 @@ def steps_take(
 def run_next(
     notices: Sequence[Notice], chosen: Configuration, budget: float, *,
     spend: float = 0.0, study: Extension | None = NO_STUDY_YET, contended: Sequence[int] = (),
-    learning_rate: float | None = None,
     price: Price | None = None, instead: Mapping[str, Runs] | None = None,
     problems: int | None = None, difficulty: str | None = None,
-    worth: Callable[[str, Effort], Mapping[str, float | None]] | None = None,
+    worth: Callable[[str, Effort, Sequence[Effort]], Mapping[str, float | None]] | None = None,
 ) -> list[dict[str, Any]]:  # fmt: skip
     """Steps that settle what limits a plan: {"settles": code, "do", "command", "rollouts", "cost"}.
 
@@ -186,13 +184,13 @@ def run_next(
         study: what adds runs to the sweep; None: another trainer made them, and no command of
             isocompute does.
         contended: n that may be best, as they are named; empty: all that were tested.
-        learning_rate: of the prescription.
         price: what rollouts cost.
         instead: what a step trains by code, instead of what the notice says.
         problems, difficulty: where they were said.
-        worth: of a code and what its step trains: what that can gain, and what its price loses.
+        worth: of a code, what its step trains and what those before it do: what it can gain, and
+            what its price loses.
     """
-    price, short = price or Price(), min(spend, budget) or budget
+    price = price or Price()
     there = {one.code for one in notices}
     if "n_not_told_apart" in there:  # the same runs settle both
         there.discard("seeds_missing")
@@ -214,10 +212,10 @@ def run_next(
              "extend": f"continue n = {named}" if contended else "extend the sweep",
              "each": " each" if len(contended) > 1 else "",
              "contended": named or chosen.rollouts_per_problem,
-             "budget": compact(budget), "spend": plain_rate(spend), "quarter": compact(short / 4),
-             "rates": _around(learning_rate), "known": _known(price.rates, problems, difficulty),
+             "budget": compact(budget), "spend": plain_rate(spend),
+             "known": _known(price.rates, problems, difficulty),
              "study": (study or NO_STUDY_YET).path}  # fmt: skip
-    steps = list[dict[str, Any]]()
+    steps, efforts = list[dict[str, Any]](), dict[str, Effort]()
     for code in sorted(there.intersection(_STEPS), key=list(_STEPS).index):
         do, command, elsewhere = _STEPS[code]
         if study is None and elsewhere is not None:
@@ -228,18 +226,32 @@ def run_next(
         words |= {"to_bp": to_bp, "to_n": to_n}
         if command == _RUN and study is not None:
             words["run"] = (runs if effort else Runs({chosen: budget})).command(study)
-        rollouts = sum(effort.values()) or None
+        rollouts, efforts[code] = sum(effort.values()) or None, effort
         steps.append(
             {"settles": code, "do": singular(do.format(**words)),
              "command": command.format(**words), "rollouts": rollouts,
-             "cost": price.cost(effort) if rollouts else None,
-             **(worth(code, effort) if worth else {"gain": None, "lost": None})}
+             "cost": price.cost(effort) if rollouts else None, "gain": None, "lost": None}
         )  # fmt: skip
     # One n says nothing of another: however far the plan goes, the next n is the first to train.
     first = notices[0].code if notices else ""
     if "one_or_two_n" in there and first != "steps_assumed":
         first = "one_or_two_n"
-    return sorted(steps, key=lambda step: step["settles"] != first)
+    # What is asked for nothing comes before what trains: a rate that the runs had is no test.
+    order = ["steps_assumed", *(s["settles"] for s in steps if s["do"] == SAY_RATE), first]
+    steps.sort(key=lambda s: order.index(s["settles"]) if s["settles"] in order else len(order))
+    if worth is None:
+        return steps
+    paid = list[Effort]()
+    for step in steps:
+        step |= worth(step["settles"], efforts[step["settles"]], paid)
+        paid += [] if in_vain(step) else [efforts[step["settles"]]]
+    return steps
+
+
+def in_vain(step: Mapping[str, Any]) -> bool:
+    """Whether a step costs a run as much score as it can gain, or more."""
+    gain, lost = step.get("gain"), step.get("lost")
+    return gain is not None and lost is not None and gain <= lost
 
 
 def _known(rates: Rates, problems: int | None, difficulty: str | None) -> str:
@@ -248,13 +260,6 @@ def _known(rates: Rates, problems: int | None, difficulty: str | None) -> str:
             "usd-per-gpu-hour": rates.usd_per_gpu_hour, "problems": problems}  # fmt: skip
     numbers = "".join(f" --{name} {value:g}" for name, value in said.items() if value is not None)
     return numbers + (f" --difficulty {difficulty}" if difficulty is not None else "")
-
-
-def _around(rate: float | None) -> str:
-    """What to try beside a rate: "learning rates 1e-6 and 4e-6"."""
-    if rate is None:
-        return "half and twice the rate"
-    return f"learning rates {plain_rate(rate / 2)} and {plain_rate(2 * rate)}"
 
 
 def priced_remedy(one: Notice, price: Price) -> Notice:

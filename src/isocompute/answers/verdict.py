@@ -256,21 +256,23 @@ def _falls(fit: Reading) -> Iterator[Notice]:
 
 
 def untested(
-    fit: Reading, x: float = math.inf, near: Sequence[Configuration] = ()
-) -> Iterator[Notice]:
+    fit: Reading, x: float = math.inf, near: Sequence[Configuration] = (),
+    tried: Effort | None = None,
+) -> Iterator[Notice]:  # fmt: skip
     """Which runs a sweep lacks.
 
     Args:
         x: budget of a plan, which needs no longer ones.
         near: what may be best there; none: at the largest budget compared.
+        tried: of one or two n, the first run of another; None: at the largest budget compared.
     """
     runs_J, n, of = np.asarray(fit.posterior.n_runs_J), fit.tested_n, near or leaders(fit)
     if len(n) < ENOUGH_N:
-        apart = len(n) == 2 and n[1] >= 4 * n[0]
-        wanted = 2 ** round(np.log2(n[0] * n[-1]) / 2) if apart else 2 * n[-1]
-        other = Configuration(fit.configurations[0].problems_per_batch, int(wanted))
-        yield notice("one_or_two_n", which=" and ".join(map(str, n)), wanted=wanted,
-                     trains=seeds(fit, [other], 1, x))  # fmt: skip
+        beyond = Configuration(fit.configurations[0].problems_per_batch, 2 * n[-1])
+        tried = tried or seeds(fit, [fit.untested_first() or beyond], 1, x)
+        (other,) = tried
+        yield notice("one_or_two_n", which=" and ".join(map(str, n)),
+                     wanted=other.rollouts_per_problem, trains=tried)  # fmt: skip
     if (runs_J == 1).all():
         yield notice("seeds_missing", what="Every n has", spread="taken from other sweeps",
                      which=named(fit, of), trains=seeds(fit, of, x=x))  # fmt: skip

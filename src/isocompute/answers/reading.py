@@ -25,7 +25,6 @@ from isocompute.answers.best import (
     choice,
     confidence_set,
     expected_regret,
-    first_to_try,
     guess_row,
     log2_n_grid,
     probability_best,
@@ -340,18 +339,11 @@ class Reading:
             Rows {"problems_per_batch", "rollouts_per_problem", "score", "interval", "gain" over
             the choice, "gain_interval"}; empty at a fixed batch, where B_p moves with n.
         """
-        wanted, guess_DF, own_D = self._guesses(x)
+        wanted, guess_DF, own_D = self.guesses(x)
         return [guess_row(c, g, own_D, self.level)
                 for c, g in zip(wanted, guess_DF.T, strict=True)]  # fmt: skip
 
-    def untested_first(self) -> Configuration | None:
-        """The n to try first of those that nobody ran, at the largest budget compared."""
-        wanted, guess_DF, own_D = self._guesses(self.support[1])
-        if not wanted:
-            return None
-        return wanted[first_to_try(guess_DF - own_D[:, None], np.array([n for _, n in wanted]))]
-
-    def _guesses(self, x: float) -> tuple[list[Configuration], FloatArray, FloatArray]:
+    def guesses(self, x: float) -> tuple[list[Configuration], FloatArray, FloatArray]:
         """Untested n at the B_p of the choice, draws of their scores, and of the choice's."""
         chosen = self.configurations[choice(self.scores_at([x]).mean(axis=0)[:, 0])]
         b_p, (bp_J, n_J) = chosen.problems_per_batch, self._bp_n

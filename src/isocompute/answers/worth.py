@@ -169,9 +169,12 @@ def _is_worth_a_run(q: Question, found: Prescription, left: float) -> bool:
     fit, chosen = q.fit, found.configuration
     if any(one.code == "law_of_another_model" for one in q.notices):  # what it trained is not ours
         return True
-    if not (steps := replace(q, x=left).steps_of(chosen) if left > 0 else 0):
+    steps, batch = q.steps_of(chosen), chosen.batch_size
+    whole = q.x * steps * batch / q.rollouts(chosen)  # of the budget, what the run takes
+    steps_left = two_digits(steps * (1 - (q.x - left) / whole)) if left > 0 else 0
+    if not steps_left:
         return False
-    left *= two_digits(steps) / steps  # as it is said
+    left = whole * steps_left / steps  # as it is said
     there = max(fit.expected_scores(fit.reached(c))[c] for c in fit.configurations)
     own = float(fit.scores_of([chosen], left).mean())
     # By less than anyone pays for is no more; a price of less than that costs no run.

@@ -26,10 +26,9 @@ from isocompute.answers.fit import Fit, fit_sweep
 from isocompute.answers.logged import in_logs
 from isocompute.answers.plan import plan_from_source
 from isocompute.answers.prescribe import Question, _edges
-from isocompute.answers.price import Price
 from isocompute.answers.step_lines import checks, with_checks
 from isocompute.answers.steps import _STEPS, Runs, nearest, run_next
-from isocompute.answers.verdict import trust
+from isocompute.answers.verdict import trust, untested
 from isocompute.answers.words import best_n_words, n_words
 from isocompute.domain import Configuration, Curve, Notice, notice
 from isocompute.domain.notices import NOTICES
@@ -202,7 +201,7 @@ def test_a_batch_that_a_limit_forbids_does_not_decide_which_is_stable() -> None:
 def test_one_problems_per_batch_is_taken_and_named() -> None:
     d = plan_budget(planted(), AT).document
     assert text(d, "bp_untested") == "Only B_p = 32 was tested at n = 32; another may score higher."
-    sick = plan_budget(failed(planted(), (32, 32)), AT).document
+    sick = plan_budget(failed(planted({**FOUR, (32, 64): (0.0, 0.0)}), (32, 32)), AT).document
     assert "no larger B_p was tested" in text(sick, "bp_unstable")
 
 
@@ -449,22 +448,91 @@ def test_with_one_n_its_neighbours_are_candidates_an_octave_away() -> None:
         "command": "isocompute run study.yaml grid.problems_per_batch=32 "
         "grid.rollouts_per_problem=64 grid.seeds=1 budget=1000000",
         "rollouts": 1e6, "cost": {"tokens": None, "gpu_hours": None, "usd": None},
-        "gain": None, "lost": None,
+        "gain": 0.0, "lost": d["predicted_score"],  # nothing would be left to choose
     }  # fmt: skip
 
 
-def test_the_run_of_the_next_n_is_no_longer_than_the_plan_and_comes_first() -> None:
+def one_n_of_two_minds(shows_from: float = 0.0, of: Sequence[float] = (-0.07, 0.06)) -> Fit:
+    """n = 32 alone; by draw so much more for every octave of n, from some budget on."""
+    slope_D = np.repeat(of, 2)[:, None, None]  # each with either luck of a run, 0.02
+
+    def surface(log2_bp: Any, log2_n: Any, x: Any) -> Any:
+        return line(log2_bp, log2_n, x) + slope_D * (log2_n - 5) * (x >= np.log10(shows_from + 1))
+
     few = FEW._replace(rollouts=1e6)
-    fit = planted({(32, 32): (0.0, 0.0)}, surface=steep, notices=[few, ONE_SEED])
-    for of in (0.3, 1.0, 30.0):
-        d = plan_budget(fit, of * AT, study=None).document
-        first = checks(d)[0]
-        assert (first["settles"], first["do"]) == (
-            "one_or_two_n", "train 32 problems x 64 rollouts")  # fmt: skip
-        assert first["rollouts"] == min(of, 1.0) * 1e6
-    assumed = notice("steps_assumed")
-    (one, two, *_) = steps_of([assumed, few], Configuration(32, 32), 1e6, study=None)
-    assert (one["settles"], two["settles"]) == ("steps_assumed", "one_or_two_n")
+    return planted({(32, 32): (0.0,) * len(slope_D)}, surface=surface, notices=[few, ONE_SEED])
+
+
+@pytest.mark.parametrize(
+    ("times", "rollouts", "lost"), [(3, 5e5, 0.1 * math.log10(3 / 2.5)), (1.1, 1e6, None)]
+)
+def test_the_run_of_the_next_n_is_as_long_as_it_pays_and_comes_first(times, rollouts, lost) -> None:
+    """n = 16 scores 0.07 more or 0.06 less: var 0.065^2, of which a run shows 0.9135 with its luck.
+
+    So 0.005 + 0.9135 (0.065 +- 0.02) is expected of it in either half of the good cases. That does
+    not show before 300k rollouts: half of what n = 32 went to tells as much as all of it.
+    """
+    fit = one_n_of_two_minds(shows_from=3e5)
+    d = plan_budget(fit, times * AT, study=None).document
+    step = d["run_next"][0]
+    assert (step["settles"], step["do"]) == ("one_or_two_n", "train 32 problems x 16 rollouts")
+    assert step["rollouts"] == rollouts
+    (remedy,) = [one["remedy"] for one in d["notices"] if one["code"] == "one_or_two_n"]
+    assert remedy == f"Train n = 16 once ({takes(rollouts)})."
+    if lost is None:  # it would leave no run that scores more than what is trained
+        assert step["gain"] == 0
+        assert not checks(d)
+        page = " ".join(" ".join(advice_lines(d, why=True)).split())
+        assert "(1M rollouts; may gain nothing, costs most of the run)" in page
+        assert "Before you spend: nothing: every check costs more than it can gain (--why)." in (
+            advice_lines(d))  # fmt: skip
+    else:
+        shown = 0.065**2 / (0.065**2 + 0.02**2)
+        assert step["gain"] == pytest.approx((2 * 0.005 + shown * 0.13) / 4)
+        assert step["lost"] == pytest.approx(lost)
+        assert checks(d)[0] == step
+
+
+def test_what_is_asked_comes_before_what_trains() -> None:
+    few, assumed = FEW._replace(rollouts=1e6), notice("steps_assumed")
+    rate = notice("anchor_assumed", model="Q")
+    found = run_next([assumed, few, rate], Configuration(32, 32), 1e6, study=None)
+    assert [one["settles"] for one in found] == ["steps_assumed", "anchor_assumed", "one_or_two_n"]
+    assert (found[1]["rollouts"], found[1]["command"]) == (None, "")
+    plan = plan_budget(one_n_of_two_minds(), 3 * AT, study=None, notices=[rate])
+    assert "  1. say the learning rate of your runs: --set learning_rate=RATE" in said(plan)
+    assert any(line.endswith("(Qwen2.5-7B-Instruct's; say yours)") for line in said(plan))
+    # What is trained already needs no rate.
+    assert all(one["settles"] != "anchor_assumed"
+               for one in checks({**plan.document, "trained": {"runs": 1, "step": 1}}))  # fmt: skip
+
+
+@pytest.mark.parametrize(("more", "n"), [(0.06, 16), (0.068, 64), (0.08, 64)])
+def test_fit_and_plan_try_the_n_first_that_may_improve_most(more: float, n: int) -> None:
+    """n = 16 gains 0.07 in half the draws: 0.035. Within 0.002 of that the larger n is tried."""
+    fit = one_n_of_two_minds(of=(-0.07, more))
+    assert [one.text for one in untested(fit) if one.code == "one_or_two_n"]
+    (of_fit,) = [one for one in untested(fit) if one.code == "one_or_two_n"]
+    d = plan_budget(fit, 3 * AT, study=None).document
+    (of_plan,) = [one for one in d["notices"] if one["code"] == "one_or_two_n"]
+    assert of_fit.remedy.startswith(f"Train n = {n} once (1M rollouts)")
+    assert of_plan["remedy"].startswith(f"Train n = {n} once (")
+    assert d["run_next"][0]["do"] == f"train 32 problems x {n} rollouts"
+    assert d["neighbours"][0]["rollouts_per_problem"] == n
+
+
+def test_a_check_is_paid_from_what_those_before_it_leave() -> None:
+    """Each of three costs as far as the sweep went, of twenty times as much."""
+    same = {(32, n): (0.0, 0.0) for n in (16, 32, 64, 128)}
+    d = plan_budget(planted(same, surface=by_problems_too), 20 * AT).document
+    lost = {one["settles"]: one["lost"] for one in d["run_next"]}
+    assert lost["capped_by_tested_n"] == pytest.approx(0.1 * math.log10(20 / 19))
+    assert lost["bp_untested"] == pytest.approx(0.1 * math.log10(19 / 18))
+
+
+def by_problems_too(log2_bp: Any, log2_n: Any, x: Any) -> Any:
+    """0.01 more for every octave of n, and of B_p."""
+    return line(log2_bp, log2_n, x) + 0.01 * (log2_n + log2_bp - 12)
 
 
 def test_with_two_n_those_between_and_an_octave_beyond() -> None:
@@ -606,9 +674,10 @@ def test_a_run_is_stopped_at_a_step_at_which_it_is_evaluated() -> None:
 
 def test_a_plan_says_what_its_checks_leave_of_it() -> None:
     fit = planted(surface=steeper)
-    asked = notice("anchor_assumed", model="X")  # two runs of half and twice the rate
+    asked = notice("difficulty_assumed")  # 16 answers to each problem
     rates = Rates(rollouts_per_gpu_hour=1e5)
-    d = plan_budget(fit, 4 * AT, rates=rates, study=None, notices=[asked]).document
+    d = plan_budget(fit, 4 * AT, rates=rates, study=None, notices=[asked],
+                    problems=62_500).document  # fmt: skip
     chosen = Configuration(d["problems_per_batch"], d["rollouts_per_problem"])
     assert d["after_checks"]
     for row in d["after_checks"]:
@@ -624,7 +693,7 @@ def test_a_plan_says_what_its_checks_leave_of_it() -> None:
     # Where it ends before the step at which it would be stopped, nothing is held against it.
     late = {**d, "check": {**d["check"], "step": left["steps"]}}
     said = next(line for line in advice_lines(late) if line.startswith("  stop if"))
-    assert said.endswith(", where no check shortens the run")
+    assert said.endswith(" (if you skip the checks)")
     assert "fit again" in next(line for line in lines if line.startswith("  stop if"))
     ranged = {**d, "logged": {"key": "", "range": [-1.0, 1.0]}}
     assert f"score {2 * left['predicted_score'] - 1:.3f}):" in "\n".join(advice_lines(ranged))
@@ -933,15 +1002,20 @@ def test_n_that_are_not_told_apart_are_said_first_and_which_to_take() -> None:
     lines = advice_lines(d)
     assert lines[1] == "  n          16, 64 and 256 are not told apart: any of them may be best"
     assert d["verdict"]["reason"] == text(d, "n_not_told_apart")
+    # Today's n is taken where it is as good. Who follows JSON runs what the first line says.
     today = plan_budget(fit, AT, current=64).document
+    assert today["rollouts_per_problem"] == today["not_told_apart"]["take"] == 64
+    assert (today["not_told_apart"]["other"], today["chosen_by"]) == (None, "trained")
+    less = planted({(32, n): luck[i] - 0.003 * (n == 64) for i, n in enumerate((16, 64, 256))})
+    today = plan_budget(less, AT, current=64).document
     assert advice_lines(today)[1].endswith("are not told apart: today's 64 may be best, too")
-    # Who follows JSON runs what the first line says.
     assert today["rollouts_per_problem"] == today["not_told_apart"]["take"] == 16
     assert today["not_told_apart"]["other"] == 64
     other = plan_budget(fit, AT, current=8).document["not_told_apart"]
     assert (other["take"], other["why"]) == (16, "any")  # today's n is none of them
     seeds = d["run_next"][0]  # they gain at most what not knowing loses
-    assert (seeds["settles"], seeds["gain"]) == ("n_not_told_apart", d["expected_regret"])
+    assert (seeds["settles"], seeds["gain"]) == (
+        "n_not_told_apart", pytest.approx(d["expected_regret"]))  # fmt: skip
     far = plan_budget(fit, 4 * AT).document  # beyond the data: it is still what decides
     assert far["verdict"]["reason"].startswith("n = 16, 64, 256 are not told apart")
     fake: Any = fit.posterior
@@ -955,6 +1029,50 @@ def test_n_that_are_not_told_apart_are_said_first_and_which_to_take() -> None:
     many = {**today["not_told_apart"], "rollouts_per_problem": [2**i for i in range(3, 12)]}
     assert advice_lines({**today, "not_told_apart": many})[1] == (
         "  n          9 n from 8 to 2048 are not told apart: today's 64 may be best, too")
+
+
+def test_of_as_good_n_what_is_trained_or_run_today_is_kept() -> None:
+    """n = 32 scores 0.0015 more than 64, 0.01 more than 16; 64 alone went twice as far."""
+    last = [math.log10(AT), math.log10(AT), math.log10(2 * AT), math.log10(AT)]
+    fit = planted(last=last)
+    trained = plan_budget(fit, 1.5 * AT)
+    d = trained.document
+    assert (arm(d), d["chosen_by"], d["as_good"]) == ((32, 64), "trained", [32, 64])
+    assert d["trained"]["runs"] == 3
+    assert "  as good    n = 32   (n = 64 is trained already)" in said(trained)
+    assert "Why n = 64: it is as good as the best, and is trained already." in " ".join(
+        said(trained, why=True))  # fmt: skip
+    far = plan_budget(fit, 3 * AT, current=64)  # nothing is trained so far
+    assert (arm(far.document), far.document["chosen_by"]) == ((32, 64), "today")
+    assert "  as good    n = 32   (n = 64 is what you run today)" in said(far)
+    assert arm(plan_budget(fit, 3 * AT).document) == (32, 32)
+    worse = plan_budget(fit, 3 * AT, current=16).document  # that is not as good
+    assert (arm(worse), worse["chosen_by"]) == ((32, 32), "expected_score")
+    # A run that failed is not kept, and of another model nothing is yours.
+    assert arm(plan_budget(failed(planted(last=last), (32, 64)), 1.5 * AT).document) == (32, 32)
+    other = notice("law_of_another_model", source="published:x", model="Q")
+    assert arm(plan_budget(fit, 1.5 * AT, notices=[other]).document) == (32, 32)
+
+
+@pytest.mark.parametrize(
+    ("times", "do"),
+    [(1.5, "Evaluate the run on its way"), (2.9, "Go to 2M rollouts first"),
+     (30, "Go to 2M rollouts first")],
+)  # fmt: skip
+def test_beyond_the_data_a_run_goes_on_to_twice_of_it_first(times: float, do: str) -> None:
+    def flat(log2_bp: Any, log2_n: Any, x: Any) -> Any:
+        return line(log2_bp, log2_n, np.minimum(x, 6.0))  # so that no stall would show
+
+    d = plan_budget(planted(surface=flat), times * AT).document
+    (remedy,) = [one["remedy"] for one in d["notices"] if one["code"] == "extrapolated"]
+    assert (d["check"], remedy) == (None, f"{do}, and fit again.")
+
+
+def test_what_costs_more_than_the_budget_is_said_so() -> None:
+    luck = np.eye(3).repeat(20, axis=1) * 0.01
+    fit = planted({(32, n): luck[i] for i, n in enumerate((16, 64, 256))})
+    lines = " ".join(" ".join(said(plan_budget(fit, 4 * AT, study=None), why=True)).split())
+    assert "(6M rollouts; may gain nothing, costs more than the budget)" in lines
 
 
 def test_seeds_that_tell_n_apart_come_before_a_run_beyond_their_edge() -> None:
@@ -978,11 +1096,13 @@ def test_a_check_is_worth_at_most_what_its_result_may_gain() -> None:
     assert step["gain"] == pytest.approx(0.01)
     assert step["lost"] == pytest.approx(0.1 * math.log10(100 / 99))
     assert step in checks(d)
-    near = plan_budget(fit, 2 * AT).document
+    near = plan_budget(fit, 3 * AT).document
     (dear,) = [one for one in near["run_next"] if one["settles"] == "capped_by_tested_n"]
-    assert dear["lost"] == pytest.approx(0.1 * math.log10(2))  # half the budget
+    assert dear["lost"] == pytest.approx(0.1 * math.log10(3 / 2))  # a third of the budget
     assert dear not in checks(near)
-    assert any("may gain 0.010, costs 0.030" in one for one in advice_lines(near, why=True))
+    assert any("may gain 0.010, costs 0.018" in one for one in advice_lines(near, why=True))
+    none = plan_budget(fit, 2 * AT)  # what it leaves is trained already
+    assert any("may gain nothing, costs 0.030" in one for one in said(none, why=True))
     # A plan that is trained already is not shortened.
     assert dear in checks({**near, "trained": {"runs": 1, "step": 1}})
 
@@ -1039,25 +1159,14 @@ def said(plan: Plan, **how: Any) -> list[str]:
     return lines
 
 
-def steps_of(
-    notices: Sequence[Notice], chosen: Configuration, reach: float, **how: Any
-) -> list[dict[str, Any]]:
-    usual: dict[str, Any] = {
-        "spend": 1e12, "study": NO_STUDY_YET, "contended": [chosen.rollouts_per_problem],
-        "learning_rate": 1e-6, "price": Price(), "instead": {}, "problems": None,
-        "difficulty": None, "worth": lambda code, trains: {"gain": None, "lost": None},
-    }  # fmt: skip
-    return run_next(notices, chosen, reach, **usual | how)
-
-
 FAR = {"do": "Stop it", "times": 4.0, "edge": 2.5e5, "trust": "", "unit": "rollouts"}
 
 
 def test_steps_are_typed_as_a_study_file_has_them() -> None:
     far = notice("extrapolated", trains={Configuration(32, 8): 262_144.0}, **FAR)
     # Of one n the run of the plan tells as much.
-    assert not steps_of([far], Configuration(32, 8), 262_144.0, contended=[8])
-    (step,) = steps_of([far], Configuration(32, 8), 262_144.0, contended=[8, 16])
+    assert not run_next([far], Configuration(32, 8), 262_144.0, contended=[8])
+    (step,) = run_next([far], Configuration(32, 8), 262_144.0, contended=[8, 16])
     assert step["do"] == "continue n = 8, 16"
     assert step["command"].endswith(" budget=262144")
 
@@ -1101,19 +1210,22 @@ def test_a_command_trains_what_its_step_is_priced_by_and_no_more() -> None:
 def test_runs_of_another_trainer_are_added_to_in_words() -> None:
     far = notice("extrapolated", **FAR)
     hard = notice("difficulty_assumed")
-    first, second = steps_of(
+    first, second = run_next(
         [far, hard], Configuration(32, 128), 1.6e6, study=None, contended=[32, 64, 128]
     )
     assert first["do"] == "continue n = 32, 64, 128 to 1.6M rollouts each"
     assert (first["command"], second["command"][:21]) == ("", "isocompute difficulty")
     rate = notice("anchor_assumed", model="Q")
-    (tried,) = steps_of([rate], Configuration(32, 8), 1.6e6, study=None, learning_rate=2e-6)
-    assert tried["do"] == "try learning rates 1e-6 and 4e-6, 400k rollouts each"
+    (asked,) = run_next([rate], Configuration(32, 8), 1.6e6, study=None)
+    assert (asked["do"], asked["rollouts"]) == (
+        "say the learning rate of your runs: --set learning_rate=RATE", None)  # fmt: skip
+    one = run_next([far], Configuration(32, 8), 1.6e6, study=None)
+    assert one[0]["do"] == "continue n = 8 to 1.6M rollouts"
     pair = {"study": None, "contended": [8, 16], "spend": 1e7}
     dear, fair = ({"instead": {"extrapolated": Runs({Configuration(32, 8): cost})}}
                   for cost in (1.6e6, 1.4e6))  # fmt: skip  # 15%: 1.5M
-    assert not steps_of([far], Configuration(32, 8), 1.6e6, **pair, **dear)
-    assert len(steps_of([far], Configuration(32, 8), 1.6e6, **pair, **fair)) == 1
+    assert not run_next([far], Configuration(32, 8), 1.6e6, **pair, **dear)
+    assert len(run_next([far], Configuration(32, 8), 1.6e6, **pair, **fair)) == 1
 
 
 def test_the_three_n_nearest_to_the_choice_are_named_at_its_b_p_or_their_best() -> None:
@@ -1128,15 +1240,15 @@ def test_the_three_n_nearest_to_the_choice_are_named_at_its_b_p_or_their_best() 
 
 def test_a_shipped_sweep_leads_to_a_sweep_of_one_s_own() -> None:
     other = notice("law_of_another_model", source="published:x", model="Q")
-    step = steps_of([other], Configuration(32, 8), 0.0, spend=4.1e6)[0]
+    step = run_next([other], Configuration(32, 8), 0.0, spend=4.1e6)[0]
     assert step["command"] == "isocompute design --budget 4.1e6 -o study.yaml"
-    said = steps_of([other], Configuration(32, 8), 0.0, spend=4.1e6, problems=500,
+    said = run_next([other], Configuration(32, 8), 0.0, spend=4.1e6, problems=500,
                     difficulty="hard")[0]  # fmt: skip
     known = "--problems 500 --difficulty hard"
     assert said["command"] == f"isocompute design --budget 4.1e6 {known} -o study.yaml"
     # More n of that model tell nothing; seven rates share half of what the sweep may take.
     top = notice("capped_by_tested_n", n=8, other=16)
-    steps = steps_of([other, top, notice("anchor_assumed", model="Q")], Configuration(32, 8),
+    steps = run_next([other, top, notice("anchor_assumed", model="Q")], Configuration(32, 8),
                      0.0, spend=4.2e6,
                      instead={"law_of_another_model": Runs({Configuration(32, 8): 0.7e6})},
                      )  # fmt: skip
@@ -1150,7 +1262,7 @@ _LARGER = notice("bp_untested", bp=32, n=8, other=64, trains={Configuration(64, 
 
 def test_a_long_command_stands_on_a_line_of_its_own() -> None:
     long = "a-folder/with-a-long-name/study.yaml"
-    steps = steps_of([_LARGER], Configuration(32, 8), 0.0,
+    steps = run_next([_LARGER], Configuration(32, 8), 0.0,
                      study=Extension(long))  # fmt: skip
     plan = plan_budget(planted(), AT)
     lines = advice_lines({**plan.document, "run_next": steps * 3, "trained": None})
@@ -1164,7 +1276,7 @@ def test_a_long_reason_is_said_whole_where_a_step_finds_room() -> None:
     plan = plan_budget(planted(), AT)
     reason = "2 of 9 runs failed a health rule: " + ", ".join(
         f"n = {n} (entropy_collapse)" for n in (8, 16, 32, 64, 128, 256)) + "."  # fmt: skip
-    steps = steps_of([_LARGER], Configuration(32, 8), 0.0)
+    steps = run_next([_LARGER], Configuration(32, 8), 0.0)
     d = {**plan.document, "verdict": {"level": "caution", "reason": reason}, "run_next": steps}
     lines = advice_lines(d)
     assert reason in " ".join(" ".join(lines).split())
@@ -1174,7 +1286,7 @@ def test_a_long_reason_is_said_whole_where_a_step_finds_room() -> None:
 
 def test_steps_dearer_than_the_run_are_not_asked_for_first() -> None:
     plan = plan_budget(planted(), AT).document | {"trained": None}
-    steps = steps_of([_LARGER,
+    steps = run_next([_LARGER,
                       notice("n_at_smallest_tested", n=8, other=4,
                              trains={Configuration(32, 4): 0.0})],
                      Configuration(32, 8), 0.0)  # fmt: skip
@@ -1203,9 +1315,9 @@ def test_a_step_names_what_its_notice_trains() -> None:
     top = notice("capped_by_tested_n", n=32, other=64, trains={other: 1e4})
     few = notice("one_or_two_n", which=[16], wanted=64, trains={other: 1e4})
     for one in (top, few):
-        (step,) = steps_of([one], Configuration(8, 32), 1e6, study=None)
+        (step,) = run_next([one], Configuration(8, 32), 1e6, study=None)
         assert step["do"] == "train 4 problems x 64 rollouts"
-        (step,) = steps_of([one], Configuration(8, 32), 1e6)
+        (step,) = run_next([one], Configuration(8, 32), 1e6)
         assert " grid.problems_per_batch=4 grid.rollouts_per_problem=64 " in step["command"]
 
 
@@ -1216,7 +1328,7 @@ def test_one_of_a_thing_is_said_as_one() -> None:
            "problems_per_batch": 1}  # fmt: skip
     assert passes_words(one) == "1.0 passes over 1 problem"
     trains = {Configuration(1, 64): 1e4}
-    (step,) = steps_of([notice("one_or_two_n", which=[16], wanted=64, trains=trains)],
+    (step,) = run_next([notice("one_or_two_n", which=[16], wanted=64, trains=trains)],
                        Configuration(1, 32), 1e6, study=None)  # fmt: skip
     assert step["do"] == "train 1 problem x 64 rollouts"
     said = notice("passes_over_data", passes=21.0, problems=1).text
@@ -1227,11 +1339,11 @@ def test_every_step_fits_a_line() -> None:
     trains = {Configuration(2048, 2048): 0.0}
     every = [notice(code, trains=trains, **dict.fromkeys(NOTICES[code].fields, 1))
              for code in _STEPS]  # fmt: skip
-    lasting = steps_of(every, Configuration(1024, 1024), 1e6, study=None,
+    lasting = run_next(every, Configuration(1024, 1024), 1e6, study=None,
                        contended=[1024, 2048, 4096])  # fmt: skip
     assert max(5 + len(step["do"]) for step in lasting if not step["command"]) <= 80
     own = [one for one in every if one.code != "law_of_another_model"]
-    steps = steps_of(own, Configuration(1024, 1024), 1e6)
+    steps = run_next(own, Configuration(1024, 1024), 1e6)
     # A command with overrides has a line of its own.
     short = [step for step in steps if "run" not in step["command"]]
     wide, longest = (max(len(step[key]) for step in short) for key in ("do", "command"))
@@ -1356,9 +1468,6 @@ def test_a_step_in_words_costs_what_its_words_say(tmp_path: Path) -> None:
     named = [int(n) for n in on["do"].split(" to ")[0].removeprefix("continue n = ").split(", ")]
     assert on["rollouts"] == pytest.approx(sum(2 * max(ends.values()) - ends[n] for n in named),
                                            rel=0.02)  # fmt: skip
-    rate = found["anchor_assumed"]
-    assert rate["do"].endswith(", 500k rollouts each")
-    assert rate["rollouts"] == pytest.approx(2 * 500e3, rel=0.02)
     more = found.get("seeds_missing")
     if more is not None:
         n = [int(one) for one in more["do"].split("n = ")[1].split(", ")]
@@ -1379,14 +1488,14 @@ def test_advice_is_the_answer_what_to_do_then_silence() -> None:
         "  as good    n = 64",
         "  trained    3 runs went this far already: use a checkpoint at step 976",
         "  for less   half the budget: 0.390, a tenth 0.320",
-        "  lr         1e-6, 10 warm-up steps   (Qwen2.5-7B-Instruct's; tune yours)",
+        "  lr         1e-6, 10 warm-up steps   (Qwen2.5-7B-Instruct's; say yours)",
         "  recipe     GRPO, KL 0.001, entropy 0.001   (easy set assumed)",
         "  cost       1,110 GPU-hours, $2,776   (your study: 900 rollouts per GPU-hour)",
         "",
         "Confidence: caution. Every n has one run: the spread from seed to seed is taken",
         "  from other sweeps.",
         "Nothing is left to train. To learn more:",
-        "  1. measure the lr     isocompute lr-sweep study.yaml",
+        "  1. gauge difficulty   isocompute difficulty problems.jsonl --model MODEL",
         "2 more cautions, 2 notes: --why    Trainer settings: --for verl, --for trl",
     ]
 
@@ -1476,7 +1585,7 @@ def test_a_limit_that_costs_is_in_the_foreground_and_a_step_makes_room() -> None
     seeds = ONE_SEED
     more = [seeds, notice("difficulty_assumed"), notice("anchor_assumed", model="Q")]
     arms = {**FOUR, (32, 8): (0.009, 0.009)}
-    plan = plan_budget(planted(arms, notices=more), AT, max_batch_size=1023, current=8)
+    plan = plan_budget(planted(arms, notices=more), AT, max_batch_size=1023)
     lines = said(plan)
     cap = "1,023 rollouts per batch limit n to 16 instead of 32: 0.010 lower."
     assert f"  limit      {cap}" in lines

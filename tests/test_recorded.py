@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from isocompute.allocation import Budget
-from isocompute.answers import plan_from_source
+from isocompute.answers import advice_lines, plan_from_source
 from isocompute.answers.around import recorded_recipe, response_limit, scaling_of
 from isocompute.answers.plan import plan_budget
 from isocompute.domain import Configuration, Curve
-from isocompute.importers import load_tidy
+from isocompute.importers import Settings, load_tidy
 from isocompute.importers.configuration import facts_of
 from isocompute.importers.recorded import recorded_of, recorded_said
 from isocompute.recipe import Recipe
@@ -81,8 +81,38 @@ def test_settings_that_differ_are_said_and_those_of_the_choice_are_taken() -> No
     assert "several values of kl_coef (0, 0.01); the plan takes those of 32 x 128." in said.text
     twice = [run(LARGE, learning_rate=r) for r in (2e-6, 1e-6, 1e-6)]
     of = recorded_recipe(twice, Recipe(), LARGE)
-    assert of.recipe.learning_rate == 1e-6  # of most runs
+    assert of.recipe.learning_rate == 1e-6  # of most runs, where they score alike
     assert "learning_rate (1e-06, 2e-06)" in of.notices[0].text
+
+
+def test_of_several_rates_that_of_the_runs_that_scored_best_is_taken() -> None:
+    """At 256 rollouts, as far as all went: 0.4 and 0.5 at 1e-6, 0.47 and 0.48 at 3e-6."""
+    def of_two(score: tuple[float, float], rate: float) -> Curve:
+        return run(LARGE, learning_rate=rate).replace(
+            rollouts_K=np.array([256.0, 512.0]), score_K=np.array(score))
+
+    short = run(LARGE, learning_rate=1e-6).replace(
+        rollouts_K=np.array([256.0]), score_K=np.array([0.4]))
+    curves = [short, of_two((0.5, 0.9), 1e-6), of_two((0.47, 0.5), 3e-6), of_two((0.48, 0.5), 3e-6)]
+    of = recorded_recipe(curves, Recipe(), LARGE)
+    assert of.recipe.learning_rate == 3e-6
+    (said,) = of.notices
+    assert said.code == "settings_differ"
+    assert "--where learning_rate=3e-06" in said.remedy
+
+
+def test_a_plan_says_that_rates_differ() -> None:
+    fit = planted({(32, 16): (0.0, 0.0)})
+    fake = fit.posterior
+    rates = zip(fake.curves, (1e-6, 3e-6, 3e-6), strict=True)
+    fake.curves = tuple(  # type: ignore[misc]
+        c.replace(recorded={"learning_rate": rate}, score_K=c.score_K * (1 if rate < 2e-6 else 0.9))
+        for c, rate in rates)
+    plan = plan_budget(fit, 2 * AT, study=None)
+    assert plan.document["rates_tried"] == [1e-6, 3e-6]
+    assert plan.document["learning_rate"] == 1e-6
+    assert any(line == "  lr         1e-6   (as in the runs that scored best)"
+               for line in advice_lines(plan.document))  # fmt: skip
 
 
 def test_what_a_recipe_cannot_have_is_left_out() -> None:
@@ -179,3 +209,8 @@ def test_a_table_may_record_them_in_columns(tmp_path: Path) -> None:
     file.write_text(f"{head}\n32,8,256,0.1,1e-6,high,0\n32,8,512,0.2,2e-6,high,\n")
     (curve,) = load_tidy(file)
     assert curve.recorded == {"learning_rate": 2e-6}  # after its warm-up; kl_coef has a gap
+    (curve,) = load_tidy(file, settings=Settings(learning_rate=9e-6))
+    assert curve.recorded == {"learning_rate": 2e-6}
+    file.write_text("\n".join(",".join(row.split(",")[:4]) for row in file.read_text().split()))
+    (curve,) = load_tidy(file, settings=Settings(learning_rate=9e-6))
+    assert curve.recorded == {"learning_rate": 9e-6}  # as it was said

@@ -14,6 +14,7 @@ import shlex
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
+from statistics import fmean
 from typing import Any, NamedTuple, get_args
 
 from isocompute.allocation import Rates
@@ -145,7 +146,8 @@ def recorded_recipe(
         for word in (*RECORDED, *TRAINED) if word not in keep
         if (found := _by_configuration(curves, word))
     }  # fmt: skip
-    rates: dict[Configuration, Any] = said.pop(RATE, {})
+    said.pop(RATE, None)
+    rates: dict[Configuration, Any] = _rates_of_the_best(curves)
     taken: dict[str, Any] = {w: by[_nearest(by, chosen)] for w, by in said.items()}
     if "kl_coef" in taken and "entropy_coef" not in keep:
         # A log that has the one has the other, unless its trainer has no such bonus.
@@ -203,6 +205,9 @@ def trained_with(q: Question, chosen: Configuration) -> tuple[Recipe, dict[str, 
     said: dict[str, Any] = {"recipe": usual, "recorded": list(of.words), "asked": list(keep)}
     if RATE in of.words:
         said["learning_rate_from"] = "runs"
+        base = _nearest(_by_configuration(q.fit.curves, RATE), chosen)
+        rates = _by_configuration(q.fit.curves, RATE)[base]
+        said["rates_tried"] = sorted(rates, key=_order) if len(rates) > 1 else None
         said["rate_fell"] = any(c.rate_left is not None and c.rate_left < FELL
                                 for c in q.fit.curves if c.configuration == chosen)  # fmt: skip
         if said["rate_fell"]:
@@ -250,6 +255,23 @@ def _by_configuration(
 def _most(values: Counter[float | str]) -> float | str:
     """Of most runs; of equals the smallest."""
     return min(values, key=lambda value: (-values[value], *_order(value)))
+
+
+def _rates_of_the_best(curves: Sequence[Curve]) -> dict[Configuration, float | str]:
+    """The rate of each configuration; of several that of the runs that scored best.
+
+    Each by its best checkpoint, as far as the shortest of them went.
+    """
+    out: dict[Configuration, float | str] = {}
+    for c, values in _by_configuration(curves, RATE).items():
+        own = [r for r in curves if r.configuration == c and RATE in r.recorded]
+        end = min(float(r.rollouts_K[-1]) for r in own)
+        best: dict[float | str, list[float]] = {value: [] for value in values}
+        for r in own:
+            best[r.recorded[RATE]].append(float(r.score_K[r.rollouts_K <= end].max(initial=0.0)))
+        most = max(map(fmean, best.values()))
+        out[c] = _most(Counter({v: values[v] for v, found in best.items() if fmean(found) == most}))
+    return out
 
 
 def _order(value: float | str) -> tuple[bool, float, str]:

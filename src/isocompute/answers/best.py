@@ -82,6 +82,24 @@ def as_good(mean_J: FloatArray, chosen: int) -> IntArray:
     return np.flatnonzero(mean_J > mean_J[chosen] - AS_GOOD)
 
 
+def first_to_try(gain_DF: FloatArray, n_F: IntArray) -> int:
+    """Of what nobody ran, what is expected to improve most on a choice; of equals the largest n.
+
+    Args:
+        gain_DF: what each scores more than the choice.
+        n_F: their n.
+
+    >>> import numpy as np
+    >>> first_to_try(np.array([[0.10, 0.02, 0.04], [-0.06, 0.04, 0.0]]), np.array([4, 16, 32]))
+    0
+    >>> first_to_try(np.array([[0.063, 0.02, 0.04], [-0.06, 0.04, 0.0]]), np.array([4, 16, 32]))
+    1
+    """
+    worth_F = np.maximum(gain_DF, 0.0).mean(axis=0)
+    alike = np.flatnonzero(worth_F > worth_F.max() - AS_GOOD)
+    return int(alike[n_F[alike].argmax()])
+
+
 def confidence_set(probability_J: FloatArray, n_J: IntArray, level: float) -> list[int]:
     """Fewest n whose chances of being best add up to `level`, ascending.
 

@@ -115,7 +115,7 @@ def check_words(d: Mapping[str, Any]) -> str:
     # With all its checks the run may end before that step.
     left = [row["steps"] for row in d.get("after_checks") or ()]
     if left and left[-1] <= check["step"]:
-        tail = ", where no check shortens the run"
+        tail = " (if you skip the checks)"
         ends = [expected + tail, tail]
     names = (f"{key} ", f"{short} ") if key else ()
     forms = [f"{name}{text}{end}" for name in (*names, "") for end in ends]

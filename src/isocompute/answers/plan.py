@@ -47,9 +47,9 @@ from isocompute.answers.steps import (
 from isocompute.answers.target import budget_for
 from isocompute.answers.tied import not_told_apart
 from isocompute.answers.verdict import by_weight, named, trust, untested, verdict_of
-from isocompute.answers.worth import stakes
+from isocompute.answers.worth import first_run, stakes
 from isocompute.domain import Configuration, Notice, documented, notice
-from isocompute.domain.text import plain, unit_words
+from isocompute.domain.text import compact, plain, unit_words
 from isocompute.errors import InputError, RefusalError
 from isocompute.model.data import MIN_STEPS
 from isocompute.recipe import RECORDED, Difficulty, Recipe
@@ -70,7 +70,8 @@ _UNKNOWN = (
     "half", "tenth", "runner_up", "trained", "overtakes", "check", "rollouts", "chosen_by",
     "rollouts_per_problem_law", "rollouts_per_problem_interval", "confidence_set", "as_good",
     "expected_regret", "predicted_score", "predicted_score_interval", "gain", "learning_rate",
-    "passes_over_data", "passes_in_sweep", "wall", "rate_fell", "extrapolation_log10",
+    "passes_over_data", "passes_in_sweep", "wall", "rate_fell", "rates_tried",
+    "extrapolation_log10",
     "printed_law", "refusal", "logged", "not_told_apart", "target",
 )  # fmt: skip
 
@@ -279,7 +280,10 @@ def _answer(q: Question) -> Plan:
     times, own = max(1.0, q.x / high, low / q.x), [*q.notices, *found.notices]
     if math.log10(times) > SAME_END and fit.frontier.compared:
         about: dict[str, Any] = {"times": times, "unit": fit.unit}
-        do = "Spend a tenth first" if check is None else "Stop the run if it scores less on its way"
+        to = first_to(q, chosen)["to"]
+        do = "Stop the run if it scores less on its way" if check else (
+            f"Go to {compact(to)} {unit_words(fit.unit)} first" if to < q.x else
+            "Evaluate the run on its way")  # fmt: skip
         own.append(
             notice("extrapolated", edge=high, trust=trust(times), do=do, **about) if q.x > high else
             notice("extrapolated_down", edge=low, **about))  # fmt: skip
@@ -293,7 +297,8 @@ def _answer(q: Question) -> Plan:
     contended = [n for n in found.answers["confidence_set"] if n in free]
     near = nearest(fit, contended or sorted(free) or fit.tested_n, chosen, q.x)
     # What a check of the sweep need not cost, where the plan ends before it.
-    less = {one.code: one for one in untested(fit, q.x, near)}
+    first = first_run(q, found)
+    less = {one.code: one for one in untested(fit, q.x, near, first)}
     of_fit = [less.get(one.code, one) for one in fit.notices if one.code not in OF_ITS_END]
     notices = by_weight([*own, *of_fit], times)
     notices = [priced_remedy(one, q.price) for one in notices]
@@ -343,8 +348,7 @@ def _answer(q: Question) -> Plan:
         "run_next": run_next(
             notices, chosen, reach, spend=bought, study=q.study,
             contended=[c.rollouts_per_problem for c in near],
-            learning_rate=recipe.learning_rate_at(a.batch_size), price=q.price,
-            instead=steps_take(q, chosen, found.settles, bought, near), problems=q.problems,
+            price=q.price, instead=steps_take(q, chosen, first, bought, near), problems=q.problems,
             difficulty=q.difficulty if q.difficulty_given else None,
             worth=partial(stakes, q, found)),
         **documented(notices),

@@ -34,6 +34,8 @@ from isocompute.recipe import Difficulty, Recipe
 from isocompute.sources.studies import NO_STUDY_YET, Extension
 
 _QUARTER = 2**0.25  # of an octave
+# Why a choice is not the best one, where both are as good: `chosen_by` in words.
+AS_GOOD = {"trained": "is trained already", "today": "is what you run today"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,7 +94,7 @@ class Prescription(NamedTuple):
     configuration: Configuration
     score_D: FloatArray  # draws of its score at the budget
     answers: dict[str, Any]  # what the document says of it
-    settles: int | None  # of one or two n, the untested one to train first
+    settles: Configuration | None  # of one or two n, the untested one to train first
     notices: list[Notice]  # what limits the choice
 
 
@@ -102,7 +104,8 @@ def prescribe(q: Question) -> Prescription:
     Candidates are the configurations tested. An untested one (of one or two n: powers of two at
     most an octave beyond; at a fixed batch: B_p = B / n; n that were asked for) is chosen only
     where no tested one may be, or where it scores more than those tested in 95% of the draws, by
-    0.002 or more on average: what a model says of n that nobody ran is mostly its prior.
+    0.002 or more on average: what a model says of n that nobody ran is mostly its prior. Of those
+    that score at most 0.002 less, what is trained already is taken, else what is run today.
 
     Raises:
         InputError: no candidate within the limits.
@@ -118,10 +121,19 @@ def prescribe(q: Question) -> Prescription:
     at, wanted = (_best(score_DF, tested, those) for those in (free, range(len(which))))
     n, notes = which[at].rollouts_per_problem, list[Notice]()
     ran = [f for f in free if tested[f]]
-    if q.batch_size is None and tested[at]:
-        b_p, notes = fit.stable_problems_per_batch(n, q.x, [which[f] for f in ran])
-        at = which.index(Configuration(b_p, n))
-    elif not tested[at] and (q.batch_size is not None or n in q.only_n):
+    top, chosen_by = at, "expected_score" if tested[at] else "neighbours"
+    if tested[at]:
+        good = [f for f in ran if mean_F[f] > mean_F[at] - best.AS_GOOD]
+        good.sort(key=lambda f: -mean_F[f])
+        if q.batch_size is None:
+            those, alike = [which[f] for f in ran], {*n_F[good].tolist()}
+            stable = {m: fit.stable_problems_per_batch(m, q.x, those) for m in alike}
+            top = which.index(Configuration(stable[n][0], n))
+            good = [f for f in good if which[f].problems_per_batch == stable[n_F[f]][0]]
+        at, chosen_by = _at_no_cost(q, which, top, good)
+        n = which[at].rollouts_per_problem
+        notes = stable[n][1] if q.batch_size is None else []
+    elif q.batch_size is not None or n in q.only_n:
         cost = fit.buys(which[at], min(q.x, fit.support[1]))
         notes = [notice("split_untested", bp=which[at].problems_per_batch, n=n,
                         trains={which[at]: cost})]  # fmt: skip
@@ -135,18 +147,23 @@ def prescribe(q: Question) -> Prescription:
             else {"asked": list(q.only_n), "more": f"{lost * span:.3f}"})  # fmt: skip
         notes.append(notice(f"capped_by_{limit}", **about))
     elif limit is None:
-        notes += _edges(q, which[at])
+        notes += _edges(q, which[top])  # what lies beyond the best, whichever as good is taken
     best_n, interval = _best_n(q, n_F, which[at].problems_per_batch)
     low, high = interval or (n, n)
     if not round(low) <= n <= round(high):  # as it is said
         between = ((n_F >= low) & (n_F <= high)).any()
         why = "it scores above the trend of its neighbours" if between else "none inside was tested"
         why = "the limits hold it there" if limit else why
+        why = f"it is as good, and {AS_GOOD[chosen_by]}" if chosen_by in AS_GOOD else why
         notes.append(notice("outside_interval", n=n, low=low, high=high, why=why))
-    # Of what nobody ran that comes first which is expected to improve most on the choice.
-    worth_F = np.maximum(score_DF - score_DF[:, [at]], 0.0).mean(axis=0)
-    guessed = sorted((f for f in free if not tested[f]), key=lambda f: -worth_F[f])
-    first = [] if q.batch_size is not None else guessed if tested[at] else [at]
+    gain_DF = score_DF - score_DF[:, [at]]
+    guessed = [f for f in free if not tested[f]]
+    guessed.sort(key=lambda f: -np.maximum(gain_DF[:, f], 0.0).mean())
+    settles = None if tested[at] else which[at]
+    if settles is None and guessed:
+        first = guessed.pop(best.first_to_try(gain_DF[:, guessed], n_F[guessed]))
+        guessed.insert(0, first)
+        settles = which[first]
     share_F = best.probability_best(score_DF[:, :, None])[:, 0]
     good = sorted({int(n_F[f]) for f in ran if mean_F[f] > mean_F[at] - best.AS_GOOD})
     if ran:
@@ -159,7 +176,7 @@ def prescribe(q: Question) -> Prescription:
         "runner_up": None if second is None else {
             **which[second]._asdict(), "lost": mean_F[at] - mean_F[second],
             "interval": best.interval(score_DF[:, at] - score_DF[:, second], fit.level)},
-        "chosen_by": "expected_score" if tested[at] else "neighbours",
+        "chosen_by": chosen_by,
         "as_good": sorted({*good, n}),
         "neighbours": [best.guess_row(which[f], score_DF[:, f], score_DF[:, at], fit.level)
                        for f in guessed if f != at],
@@ -168,8 +185,27 @@ def prescribe(q: Question) -> Prescription:
         "rollouts_per_problem_law": best_n,
         "rollouts_per_problem_interval": interval,
     }  # fmt: skip
-    settles = int(n_F[first[0]]) if first else None
+    settles = settles if q.batch_size is None else None
     return Prescription(which[at], score_DF[:, at], answers, settles, notes)
+
+
+def _at_no_cost(
+    q: Question, which: Sequence[Configuration], top: int, good: Sequence[int]
+) -> tuple[int, str]:
+    """Of candidates as good as the best one what is trained already, else today's, and why.
+
+    A change from it would cost a run, or a new setting, for nothing that anyone would see.
+    """
+    fit, now = q.fit, q.current
+    own = all(one.code != "law_of_another_model" for one in q.notices)
+    trained = [f for f in good if own and which[f] not in fit.unhealthy and fit.trained(which[f])
+               >= q.steps_of(which[f]) * which[f].batch_size]  # fmt: skip
+    today = [f for f in good if now in (which[f], which[f].rollouts_per_problem)]
+    both = [f for f in trained if f in today]
+    for why, those in (("trained", both), ("trained", trained), ("today", today)):
+        if those:
+            return (top, "expected_score") if top in those else (those[0], why)
+    return top, "expected_score"
 
 
 def smaller_budget(q: Question, widest: float) -> str:
@@ -210,7 +246,7 @@ def _candidates(q: Question) -> list[Configuration]:
     out = list(fit.configurations)
     more = list(q.only_n)
     if len(known) < ENOUGH_N:
-        more += powers_of_two(low, high)
+        more += powers_of_two(max(low, 2), high)  # one rollout of a problem has no group
     b_p = out[best.choice(fit.scores_at(q.x).mean(axis=0))].problems_per_batch
     out += [Configuration(b_p, n) for n in {*more} - {*known}]
     return sorted(out)

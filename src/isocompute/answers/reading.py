@@ -343,15 +343,20 @@ class Reading:
             Rows {"problems_per_batch", "rollouts_per_problem", "score", "interval", "gain" over
             the choice, "gain_interval"}; empty at a fixed batch, where B_p moves with n.
         """
+        wanted, guess_DF, own_D = self.guesses(x)
+        return [guess_row(c, g, own_D, self.level)
+                for c, g in zip(wanted, guess_DF.T, strict=True)]  # fmt: skip
+
+    def guesses(self, x: float) -> tuple[list[Configuration], FloatArray, FloatArray]:
+        """Untested n at the B_p of the choice, draws of their scores, and of the choice's."""
         chosen = self.configurations[choice(self.scores_at([x]).mean(axis=0)[:, 0])]
         b_p, (bp_J, n_J) = chosen.problems_per_batch, self._bp_n
         first, last = np.rint(np.log2([f(n_J[bp_J == b_p]) for f in (min, max)])).astype(int)
-        every = [Configuration(b_p, 2**o) for o in range(max(first - 1, 0), last + 2)]
-        wanted = [c for c in every if c not in self.configurations]
-        if self.batch_size is not None or not wanted:
-            return []
-        *guesses, own_D = self.scores_of([*wanted, chosen], x).T
-        return [guess_row(c, g, own_D, self.level) for c, g in zip(wanted, guesses, strict=True)]
+        # One rollout of a problem has no group to be compared with.
+        every = [Configuration(b_p, 2**o) for o in range(max(first - 1, 1), last + 2)]
+        wanted = [c for c in every if c not in self.configurations] * (self.batch_size is None)
+        score_DF = self.scores_of([*wanted, chosen], x)
+        return wanted, score_DF[:, :-1], score_DF[:, -1]
 
     @cached_property
     def unhealthy(self) -> dict[Configuration, str]:

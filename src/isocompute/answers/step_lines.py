@@ -9,7 +9,7 @@ from typing import Any
 
 from isocompute.answers.logged import score_text
 from isocompute.answers.price import UNITS_PAID
-from isocompute.answers.steps import ALIKE, WIDTH, amounts, fitting
+from isocompute.answers.steps import ALIKE, WIDTH, amounts, in_vain
 from isocompute.domain.text import pasted, takes
 
 _SHOWS = 0.05  # of a run: less than that of its steps is not worth a word
@@ -51,6 +51,8 @@ def checks(d: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     for step in d["run_next"]:
         paid = step.get("rollouts")
         share = _times(d, step.get("cost") or {}, paid) if paid else 0.0
+        if d.get("trained") and step["settles"] == "anchor_assumed":
+            continue  # what is trained needs no rate
         if share <= left and not _in_vain(step, d):
             worth.append(step)
             left -= share
@@ -58,11 +60,8 @@ def checks(d: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 
 def _in_vain(step: Mapping[str, Any], d: Mapping[str, Any]) -> bool:
-    """Whether a step costs a run that is still to be trained more score than it can gain."""
-    if d.get("trained"):
-        return False
-    gain, lost = step.get("gain"), step.get("lost")
-    return gain is not None and lost is not None and gain < lost
+    """Whether a step costs a run that is still to be trained as much score as it can gain."""
+    return not d.get("trained") and in_vain(step)
 
 
 def with_checks(d: Mapping[str, Any], steps: Sequence[Mapping[str, Any]], most: int = 2) -> str:
@@ -97,23 +96,28 @@ def steps_left(d: Mapping[str, Any], steps: Sequence[Mapping[str, Any]]) -> int 
     paid = [one for one in steps if one.get("rollouts")]
     if d.get("trained") or not paid or (share := _times(d, *_together(paid))) < _SHOWS:
         return None
-    return _two_digits((1 - share) * (d.get("steps") or 0))
+    return two_digits((1 - share) * (d.get("steps") or 0))
 
 
 def _together(paid: Sequence[Mapping[str, Any]]) -> tuple[dict[str, Any], float]:
-    """Cost and rollouts of steps that have some; a cost is None that one of them does not know."""
-    costs: list[Mapping[str, Any]] = [one.get("cost") or {} for one in paid]
-    each: dict[str, list[Any]] = {unit: [c.get(unit) for c in costs] for unit in UNITS_PAID}
-    cost = {unit: None if None in all_ else math.fsum(all_) for unit, all_ in each.items()}
-    return cost, sum(one["rollouts"] for one in paid)
+    """Cost and rollouts of steps that have some."""
+    return _summed([one.get("cost") or {} for one in paid]), sum(one["rollouts"] for one in paid)
 
 
-def _two_digits(value: float) -> int:
+def two_digits(value: float) -> int:
     """A count rounded down: 4,134 is 4,100."""
     if value < 1:
         return 0
     digit = 10 ** max(math.floor(math.log10(value)) - 1, 0)
     return int(value / digit) * int(digit)
+
+
+def _summed(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    return {
+        name: None if any(part.get(name) is None for part in parts)
+        else math.fsum(part[name] for part in parts)
+        for name in UNITS_PAID
+    }  # fmt: skip
 
 
 def _times(d: Mapping[str, Any], cost: Mapping[str, Any], rollouts: float) -> float:
@@ -144,7 +148,7 @@ def step_lines(
     totals += [totals[-1].partition(", score")[0], totals[-1].partition(";")[0]]
     head = "Nothing is left to train. To learn more" if d.get("trained") else "Before you spend"
     heads = [f"{head}{f' ({one})' if one else ''}:" for one in totals]
-    return [fitting(heads, WIDTH), *rows]
+    return [next((head for head in heads if len(head) <= WIDTH), heads[-1]), *rows]
 
 
 def too_dear_lines(d: Mapping[str, Any], first: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -154,9 +158,11 @@ def too_dear_lines(d: Mapping[str, Any], first: Sequence[Mapping[str, Any]]) -> 
     for step in left:
         cost = step_cost(step)[0]
         if _in_vain(step, d):
-            gain, lost = (score_text(d, step[name]) for name in ("gain", "lost"))
-            whole = _times(d, step["cost"], step["rollouts"]) > _WHOLE
-            cost += f"; may gain {gain}, costs {'most of the run' if whole else lost}"
+            lost, gain = score_text(d, step["lost"]), score_text(d, step["gain"])
+            gain = gain if step["gain"] > 0 else "nothing"
+            share = _times(d, step["cost"], step["rollouts"])
+            much = "more than the budget" if share > 1 + ALIKE else "most of the run"
+            cost += f"; may gain {gain}, costs {much if share > _WHOLE else lost}"
         head += wrapped(f"  - {step['do']}" + (f"   ({cost})" if cost else ""))
         head += pasted(step["command"], WIDTH, " " * 4, " " * 6) if step["command"] else []
     return head

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
+from isocompute.answers.best import first_to_try
 from isocompute.answers.claims import confounded
 from isocompute.answers.confounds import confounds
 from isocompute.answers.law import NOTHING
@@ -251,21 +252,22 @@ def _falls(fit: Reading) -> Iterator[Notice]:
 
 
 def untested(
-    fit: Reading, x: float = math.inf, near: Sequence[Configuration] = ()
-) -> Iterator[Notice]:
+    fit: Reading, x: float = math.inf, near: Sequence[Configuration] = (),
+    tried: Effort | None = None,
+) -> Iterator[Notice]:  # fmt: skip
     """Which runs a sweep lacks.
 
     Args:
         x: budget of a plan, which needs no longer ones.
         near: what may be best there; none: at the largest budget compared.
+        tried: of one or two n, the first run of another; None: at the largest budget compared.
     """
     runs_J, n, of = np.asarray(fit.posterior.n_runs_J), fit.tested_n, near or leaders(fit)
     if len(n) < ENOUGH_N:
-        apart = len(n) == 2 and n[1] >= 4 * n[0]
-        wanted = 2 ** round(np.log2(n[0] * n[-1]) / 2) if apart else 2 * n[-1]
-        other = Configuration(fit.configurations[0].problems_per_batch, int(wanted))
-        yield notice("one_or_two_n", which=" and ".join(map(str, n)), wanted=wanted,
-                     trains=seeds(fit, [other], 1, x))  # fmt: skip
+        tried = tried or seeds(fit, [_first_untested(fit)], 1, x)
+        (other,) = tried
+        yield notice("one_or_two_n", which=" and ".join(map(str, n)),
+                     wanted=other.rollouts_per_problem, trains=tried)  # fmt: skip
     if (runs_J == 1).all():
         yield notice("seeds_missing", what="Every n has", spread="taken from other sweeps",
                      which=named(fit, of), trains=seeds(fit, of, x=x))  # fmt: skip
@@ -278,6 +280,14 @@ def untested(
         two = [*of[:2], *(c for c in fit.configurations if c not in of)][:2]
         again = [c._replace(problems_per_batch=2 * c.problems_per_batch) for c in two]
         yield notice("n_confounded_with_batch", trains=seeds(fit, again, 1, x))
+
+
+def _first_untested(fit: Reading) -> Configuration:
+    """What to try first of n that nobody ran, at the largest budget compared."""
+    wanted, guess_DF, own_D = fit.guesses(fit.support[1])
+    if not wanted:  # at a fixed batch nothing is guessed
+        return fit.configurations[-1]._replace(rollouts_per_problem=2 * fit.tested_n[-1])
+    return wanted[first_to_try(guess_DF - own_D[:, None], np.array([n for _, n in wanted]))]
 
 
 def _best(fit: Fit) -> Iterator[Notice]:

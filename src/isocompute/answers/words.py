@@ -19,6 +19,7 @@ from isocompute.answers.cost_words import (
 from isocompute.answers.logged import as_logged, score_text
 from isocompute.answers.machines import clock_words
 from isocompute.answers.on_the_way import FURTHER, check_words
+from isocompute.answers.prescribe import AS_GOOD
 from isocompute.answers.step_lines import checks, step_lines, too_dear_lines, wrapped
 from isocompute.answers.steps import OF_THE_SWEEP, ROOM, WIDTH, plain_rate
 from isocompute.answers.target import target_words
@@ -92,6 +93,9 @@ def _screen(d: Mapping[str, Any], rows: list[str], sure: str, trainer: str | Non
     lines += steps
     if len(lines) < _SCREEN - 1 and any(one["settles"] in OF_THE_SWEEP for one in first):
         lines.append("Then plan again, with the new runs beside the old ones.")
+    dear = any(one["settles"] in OF_THE_SWEEP and one not in first for one in d["run_next"])
+    if dear and len(lines) < _SCREEN - 1 and first and all(not s.get("rollouts") for s in first):
+        lines.append("Else nothing: every other check costs more than it can gain (--why).")
     if d["run_next"] and not first:
         lines.append(f"{'To learn more' if d.get('trained') else 'Before you spend'}: {TOO_DEAR} "
                      "(--why).")  # fmt: skip
@@ -132,7 +136,9 @@ def _rows(d: Mapping[str, Any]) -> list[str]:
     for one in _binding(d):
         out += _row("limit", one["text"])
     if others := [str(n) for n in d["as_good"] if n != d["rollouts_per_problem"]]:
-        out += _row("as good", "n = " + ", ".join(others))
+        why = AS_GOOD.get(d["chosen_by"])
+        out += _row("as good", "n = " + ", ".join(others),
+                    f"n = {d['rollouts_per_problem']} {why}" if why else "")
     for name, text in (
         ("target", target_words(d)), ("trained", trained_words(d)), ("best", lead_words(d)),
         ("data", passes_words(d)), ("for less", less_words(d)), ("stop if", check_words(d)),
@@ -233,12 +239,15 @@ def rate_origin(d: Mapping[str, Any]) -> str:
     """Where the learning rate of a plan comes from; "" where nobody says."""
     whose = d.get("learning_rate_from")
     if whose != "runs":
-        return {None: "", "study": "from your study"}.get(whose, f"{whose}'s; tune yours")
+        own = any(one["code"] == "anchor_assumed" for one in d.get("notices") or ())
+        do = "say" if own else "tune"
+        return {None: "", "study": "from your study"}.get(whose, f"{whose}'s; {do} yours")
     base = d["recipe"]["base_batch_size"]
     schedule = d["recipe"].get("lr_schedule") or "constant"
     held = "falling as in the runs" if schedule != "constant" else ""
     if base == d["batch_size"]:
-        return held or "as in the runs"
+        several = "as in the runs that scored best" if d.get("rates_tried") else "as in the runs"
+        return held or several
     said = f"from {plain_rate(d['recipe']['learning_rate'])} at a batch of {compact(base)}"
     return said + (f", {held}" if held else "")
 
@@ -265,6 +274,8 @@ def _why(d: Mapping[str, Any]) -> list[str]:
     alone = len({*law["tested"]}) == 1  # then all rules choose it
     of = "it scores best within your limits" if _binding(d) else (
         "no other was tested" if alone else "of those tested it scores best")  # fmt: skip
+    if why := AS_GOOD.get(d["chosen_by"]):
+        of = f"it is as good as the best, and {why}"
     said = [
         f"Why n = {n}: {of}{by}. Expected loss against the true "
         f"best: {score_text(d, d['expected_regret'])}.",
@@ -276,7 +287,8 @@ def _why(d: Mapping[str, Any]) -> list[str]:
     if is_training_alone(d["cost"]):
         said.append("The cost is that of training: evaluations and checkpoints come on top.")
     if d["check"] is None and d["extrapolation_log10"] > math.log10(FURTHER):
-        said.append("No score to stop at: by one evaluation a run that stalls looks like this.")
+        said.append(
+            "No score to stop at: one evaluation cannot tell a stalled run from a sound one.")
     said += [f"Runner-up: {text}."] if (text := runner_up_words(d)) else []
     if d["passes_over_data"] is not None:
         said.append(f"Passes over your problems: {compact(d['passes_over_data'])}.")
@@ -355,6 +367,8 @@ def best_n_words(d: Mapping[str, Any]) -> str:
     of, n = "tested and allowed" if _binding(d) else "tested", d["rollouts_per_problem"]
     best_is = "is predicted to score best" if (d.get("extrapolation_log10") or 0) > 0 else (
         "scores best")  # fmt: skip
+    if d.get("chosen_by") in AS_GOOD:
+        best_is = "is as good as the best"
     if d.get("chosen_by") == "neighbours":
         return f"The best n is {where}; n = {n} was never tested."
     if first == last == n:

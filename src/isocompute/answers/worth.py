@@ -1,50 +1,114 @@
 """What a check can gain, and what paying for it out of the budget loses.
 
-Both in score, from the draws of the plan. A check that costs more than it can gain is not asked
-for.
+Both in score, from the draws of the plan: what is expected of choosing after the check with what is
+left of the budget, against the run that its price shortens. A check that costs as much as it can
+gain is not asked for; nor one that leaves a run that scores no more than what is trained already,
+for there is no run left to choose.
 
-Shape legend: D draws.
+Shape legend: D draws, F candidates.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
-from isocompute.answers.best import FloatArray
+from isocompute.allocation import Allocation
+from isocompute.answers.beside import went_as_far
+from isocompute.answers.best import AS_GOOD, FloatArray
 from isocompute.answers.on_the_way import one_run
 from isocompute.answers.prescribe import Prescription, Question
+from isocompute.answers.spending import solved
+from isocompute.answers.step_lines import two_digits
 from isocompute.domain import Configuration, Effort
+from isocompute.model.data import MIN_STEPS
 
-# Steps that compare what was tested: they gain at most what not knowing the best n loses.
-_AMONG_TESTED = ("n_not_told_apart", "seeds_missing")
-# Steps that try one run of something else.
-_PROBES = ("capped_by_tested_n", "n_at_smallest_tested", "won_by_batch", "bp_untested")
+# Steps that compare what was tested: they gain at most what not knowing the best of it loses.
+_AMONG_TESTED = ("n_not_told_apart", "seeds_missing", "extrapolated")
+# Steps that try one run of something else, or of a choice that nobody ran.
+_PROBES = ("one_or_two_n", "split_untested", "capped_by_tested_n", "n_at_smallest_tested",
+           "won_by_batch", "bp_untested")  # fmt: skip
 
 
-def stakes(q: Question, found: Prescription, code: str, trains: Effort) -> dict[str, float | None]:
+def stakes(
+    q: Question, found: Prescription, code: str, trains: Effort, before: Sequence[Effort] = ()
+) -> dict[str, float | None]:
     """`gain`: expected, at most, by what a check may change; `lost` where the budget pays for it.
 
     None where the draws do not say: they know nothing of a learning rate, say.
+
+    Args:
+        q, found: the question and its answer.
+        code: what the check settles.
+        trains: what it trains.
+        before: what the checks before it train, whose price the run has lost already.
     """
-    gain = None
-    if code in _AMONG_TESTED:
-        gain = float(found.answers["expected_regret"])
-    elif code in _PROBES and trains:
-        gain = max(probe(q, found, c) for c in trains)
-    return {"gain": gain, "lost": None if gain is None else _lost(q, found, trains)}
+    gain, left = None, None if _is_trained(q, found) else _left(q, [*before, trains])
+    if trains and left is not None and not _is_worth_a_run(q, found, left):
+        gain = 0.0
+    elif code in _AMONG_TESTED:
+        gain = _regret(q, found, left)
+    elif code in _PROBES:
+        each = [probe(q, found, c, _reaches(q, c, trains[c]), left) for c in trains]
+        gain = max((one for one in each if one is not None), default=None)
+    return {"gain": gain, "lost": None if gain is None else _lost(q, found, trains, before)}
 
 
-def probe(q: Question, found: Prescription, other: Configuration) -> float:
+def first_run(q: Question, found: Prescription) -> Effort | None:
+    """The run of an untested n that comes first, with one or two n; None where none is one.
+
+    It goes as far as what it is compared with, or half, a quarter, ... of that where that gains
+    more over its price, and no less far than what counts as compared.
+    """
+    if (c := found.settles) is None:
+        return None
+    fit, to = q.fit, q.fit.compared(found.configuration, q.x)
+    if _is_trained(q, found):
+        return {c: fit.buys(c, to)}
+    best, most = {c: fit.buys(c, to)}, 0.0
+    while to >= fit.support[0] and fit.buys(c, to) >= MIN_STEPS * c.batch_size:
+        trains = {c: fit.buys(c, to)}
+        worth = stakes(q, found, "one_or_two_n", trains)
+        more = (worth["gain"] or 0.0) - (worth["lost"] or 0.0)
+        if worth["lost"] is not None and more > most:
+            best, most = trains, more
+        to /= 2
+    return best
+
+
+def probe(
+    q: Question, found: Prescription, other: Configuration, at: float | None = None,
+    left: float | None = None,
+) -> float | None:  # fmt: skip
     """Mean gain where one run of another configuration decides whether to change to it.
 
-    The run is as long as what it is compared with. It has its own luck, and tells of the budget of
-    the plan only as far as the draws of the two go together.
+    It has its own luck, and tells of the budget only as far as the draws of the two go together.
+    Where nobody ran the choice, its own run decides between it and the best of those tested.
+
+    Args:
+        q, found: the question and its answer.
+        other: what is tried.
+        at: how far; None: as far as what it is compared with.
+        left: the budget to choose for; None: that of the question.
+
+    Returns:
+        None where nothing else may be chosen.
     """
-    fit, at = q.fit, q.fit.compared(found.configuration, q.x)
-    more_D = fit.scores_of([other], q.x)[:, 0] - found.score_D
-    seen_D = one_run(fit, other, at)[1] - fit.scores_of([found.configuration], at)[:, 0]
+    fit, chosen, x = q.fit, found.configuration, q.x if left is None else left
+    at = q.fit.compared(chosen, q.x) if at is None else at
+    rival = chosen
+    if other == chosen:
+        score = fit.expected_scores(x)
+        free = [c for c in score if q.blocked(c) is None and c != chosen]
+        if not free:
+            return None
+        rival = max(free, key=lambda c: score[c])
+    own_D, other_D, rival_D = fit.scores_of([chosen, other, rival], x).T
+    seen_D = one_run(fit, other, at)[1] - fit.scores_of([rival], at)[:, 0]
+    more_D = (rival_D if other == chosen else other_D) - own_D
     return float(np.maximum(_told(more_D, seen_D), 0.0).mean())
 
 
@@ -56,18 +120,70 @@ def _told(value_D: FloatArray, seen_D: FloatArray) -> FloatArray:
     return np.asarray(value_D.mean() + slope * away_D)
 
 
-def _lost(q: Question, found: Prescription, trains: Effort) -> float | None:
-    """What the best run scores less that the rest of the budget pays for."""
-    fit, unit = q.fit, q.fit.unit
-    paid: float | None = sum(trains.values())
-    if unit != "rollouts":
-        paid = q.price.cost(trains)[unit.replace("-", "_")]
-    if q.steps is not None or paid is None:  # a fixed batch is paid by no budget
+def _reaches(q: Question, c: Configuration, rollouts: float) -> float:
+    """How far a run of so many rollouts goes, in the unit of the fit."""
+    if q.fit.unit == "rollouts":
+        return rollouts
+    return solved(partial(q.fit.buys, c), rollouts, q.x)
+
+
+def _regret(q: Question, found: Prescription, left: float | None) -> float:
+    """What not knowing the best of those tested loses."""
+    fit, chosen = q.fit, found.configuration
+    free = [c for c in fit.configurations if q.blocked(c) is None and c != chosen]
+    score_DF = fit.scores_of([chosen, *free], q.x if left is None else left)
+    return float(score_DF.max(axis=1).mean() - score_DF.mean(axis=0).max())
+
+
+def _is_trained(q: Question, found: Prescription) -> bool:
+    """Whether runs of the choice went this far, so that no price is taken from it."""
+    c = found.configuration
+    return went_as_far(q, Allocation(**c._asdict(), steps=q.steps_of(c))) is not None
+
+
+def _left(q: Question, spent: Sequence[Effort]) -> float | None:
+    """What checks leave of the budget; None where they are not paid from it, or at no known rate.
+
+    0 is all that is left where they take more than it.
+    """
+    paid = [sum(one.values()) if q.fit.unit == "rollouts" else
+            q.price.cost(one)[q.fit.unit.replace("-", "_")] for one in spent]  # fmt: skip
+    if q.steps is not None or None in paid:  # a fixed batch is paid by no budget
         return None
-    left, chosen = q.x - paid, found.score_D.mean()
+    return max(q.x - sum(one or 0.0 for one in paid), 0.0)
+
+
+def _is_worth_a_run(q: Question, found: Prescription, left: float) -> bool:
+    """Whether a run of what is left scores more than what the sweep has trained already."""
+    fit, chosen = q.fit, found.configuration
+    if any(one.code == "law_of_another_model" for one in q.notices):  # what it trained is not ours
+        return True
+    steps, batch = q.steps_of(chosen), chosen.batch_size
+    whole = q.x * steps * batch / q.rollouts(chosen)  # of the budget, what the run takes
+    steps_left = two_digits(steps * (1 - (q.x - left) / whole)) if left > 0 else 0
+    if not steps_left:
+        return False
+    left = whole * steps_left / steps  # as it is said
+    there = max(fit.expected_scores(fit.reached(c))[c] for c in fit.configurations)
+    own = float(fit.scores_of([chosen], left).mean())
+    # By less than anyone pays for is no more; a price of less than that costs no run.
+    return own > there + AS_GOOD or own >= max(there, found.score_D.mean() - AS_GOOD)
+
+
+def _lost(
+    q: Question, found: Prescription, trains: Effort, before: Sequence[Effort]
+) -> float | None:
+    """What the best run scores less that the rest of the budget pays for."""
+    whole, rest = _left(q, before), _left(q, [*before, trains])
+    if whole is None or rest is None:
+        return None
+    return _of_the_rest(q, found, whole) - _of_the_rest(q, found, rest)
+
+
+def _of_the_rest(q: Question, found: Prescription, left: float) -> float:
+    """The score of the best run that some budget pays for; 0 where it pays for none."""
     if left <= 0:
-        return float(chosen)
-    part = replace(q, x=left)
-    scores = fit.expected_scores(left)
-    free = [score for c, score in scores.items() if part.blocked(c) is None]
-    return float(chosen - max(free, default=0.0))
+        return 0.0
+    fit, part = q.fit, replace(q, x=left)
+    which = [found.configuration, *(c for c in fit.configurations if part.blocked(c) is None)]
+    return float(fit.scores_of(which, left).mean(axis=0).max())

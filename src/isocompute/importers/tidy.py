@@ -282,6 +282,8 @@ def curves_of(
     if (empty := sum(not c.score_K.size for c in curves)) and say is not None:
         say(f"{path}: {empty} run{'s hold' if empty > 1 else ' holds'} no score; left out")
     curves = without_padding([c for c in curves if c.score_K.size], settings, path, say, is_turned)
+    if (rate := settings.learning_rate) is not None:
+        curves = [c.replace(recorded={"learning_rate": rate, **c.recorded}) for c in curves]
     if "learning_rate" not in where:
         check_one_rate(curves, path)
     if "run" not in where:

@@ -47,7 +47,7 @@ class Fit(Reading):
         train = () if self.metric.startswith(("best", "worst")) else self.train
         if self.unit == "gpu-hours":  # training batches are seldom timed
             train = tuple(c for c in train if c.gpu_hours_K is not None)
-        return overfitting(self.curves, train, unit=self.unit)
+        return overfitting(self.counted, train, unit=self.unit)
 
     @cached_property
     def notices(self) -> list[Notice]:

@@ -25,7 +25,7 @@ _SCORES = ("predicted_score", "predicted_score_interval", "score", "interval")
 _LOST = ("expected_regret", "lost", "behind", "gain", "gain_interval")
 # Rows whose `score` or `interval` is a difference.
 _OF_A_DIFFERENCE = {"gain": ("score", "interval"), "half": ("interval",), "tenth": ("interval",),
-                    "runner_up": ("interval",)}  # fmt: skip
+                    "runner_up": ("interval",), "fell": ("interval",)}  # fmt: skip
 # Entries of a fit: scores, differences of scores, and the entries of rows.
 _SCORE, _DIFFERENCE = "score", "difference"
 _OF_BEST = {"score": _SCORE, "score_interval": _SCORE, "expected_regret": _DIFFERENCE}
@@ -150,8 +150,8 @@ def as_logged(d: Mapping[str, Any]) -> Mapping[str, Any]:
         return {k: row(v, k) if isinstance(v, Mapping) else moved(v, 0.0) if k in apart
                 else moved(v, low) if k in _SCORES else v for k, v in of.items()}  # fmt: skip
 
-    rows = {k: row(d[k], k) for k in ("gain", "half", "tenth", "runner_up", "check", "overtakes",
-                                      "rules", "target") if d.get(k)}  # fmt: skip
+    rows = {k: row(d[k], k) for k in ("gain", "half", "tenth", "runner_up", "fell", "check",
+                                      "overtakes", "rules", "target") if d.get(k)}  # fmt: skip
     alone = {k: d[k] for k in (*_SCORES, *_LOST) if k in d and k != "gain"}
     steps = [{**one, **{k: moved(one.get(k), 0.0) for k in ("gain", "lost")}}
              for one in d.get("run_next") or ()]  # fmt: skip

@@ -377,7 +377,8 @@ def codes(fit: Fit) -> set[str]:
 
 def test_what_was_not_tested_is_said(rng) -> None:
     assert "seeds_missing" in codes(fit_of(rng, runs=1))
-    assert "few_seeds" in codes(fit_of(rng, runs=2))
+    (few,) = [n for n in fit_of(rng, runs=2).notices if n.code == "few_seeds"]
+    assert few.remedy.startswith("Train more seeds: one of n = ")
     sound = codes(fit_of(rng, runs=3))
     assert not sound & {"seeds_missing", "few_seeds", "one_or_two_n", "n_not_told_apart"}
     # A check need not go further than all n were compared, nor further than a plan.
@@ -447,16 +448,21 @@ def test_edges_ties_and_turns_of_the_best_n_are_said(rng) -> None:
 def test_what_is_the_matter_with_runs_is_said(rng) -> None:
     fit = fit_of(rng, last=[6.0] * 6 + [6.5], state=["broken", "stopped", *["complete"] * 5])
     curves = list(fit.curves)
+    lost = np.where(curves[0].rollouts_K > 1e4, 0.02, curves[0].score_K)
+    curves[0] = curves[0].replace(score_K=lost)
     curves[0] = curves[0].replace(failed_rules=("kl_drift",), n_missing=3, trials=400)
     curves[4] = curves[4].replace(n_repeated=20)
     rough = 0.3 + 0.25 * rng.choice([-1, 1], 30)
     curves[5] = curves[5].replace(score_K=rough)
-    curves.append(curves[0].replace(rollouts_per_problem=4096))
+    curves.append(curves[0].replace(rollouts_per_problem=4096, score_K=curves[1].score_K))
     fit.posterior.curves = tuple(curves)
     said = {n.code: n.text for n in fit.notices}
-    assert "n = 8" in said["unhealthy_run"]
+    # The last of 30 evaluations from 1e3 to 1e6 before 1e4 is the tenth: 8,532 rollouts.
+    assert said["unhealthy_run"] == (
+        "n = 8 rose to 0.19 and broke after step 33 (1 of 3 runs). Only the scores before that "
+        "count.")  # fmt: skip
     assert "n = 16" in said["stopped_early"]
-    assert "broken_run, kl_drift" in said["failed_health"]
+    assert "n = 8 (broke in 1 of 3 runs and failed kl_drift)" in said["failed_health"]
     assert "6 rows" in said["scores_missing"]
     assert "20 rows" in said["runs_mixed"]
     assert "400 to 1200" in said["unequal_evaluations"]
@@ -517,7 +523,8 @@ def test_runs_with_step_0_and_one_evaluation_are_not_called_flat(rng) -> None:
     fit = fit_of(rng)
     fit.posterior.curves = tuple(ends_of(0.2, 0.5, n=n) for n in (8, 16, 32))
     assert "scores_flat" not in codes(fit)
-    fit.__dict__.pop("notices")
+    for name in ("notices", "counted", "broke"):
+        fit.__dict__.pop(name)
     fit.posterior.curves = tuple(ends_of(0.2, 0.2, n=n) for n in (8, 16, 32))
     assert "scores_flat" in codes(fit)
 
@@ -593,7 +600,7 @@ def test_the_smallest_stable_b_p_is_one_without_a_failure(rng) -> None:
         for c in fit.curves
     )
     fit.__dict__.pop("unhealthy")
-    assert fit.unhealthy == {Configuration(16, 64): "dead_batches"}
+    assert fit.unhealthy == {Configuration(16, 64): "failed dead_batches"}
     assert fit.stable_problems_per_batch(64, 1e5)[0] == 32
 
 

@@ -22,8 +22,9 @@ from isocompute.answers import Plan, advice_lines, plan_budget, plan_fixed_batch
 from isocompute.answers.around import around_source
 from isocompute.answers.backtest import Backtest
 from isocompute.answers.beside import lead_words, less_words, overtakes, passes_words
+from isocompute.answers.broke import fell_words, trained_words
 from isocompute.answers.fit import Fit, fit_sweep
-from isocompute.answers.logged import in_logs
+from isocompute.answers.logged import as_logged, in_logs
 from isocompute.answers.plan import plan_from_source
 from isocompute.answers.prescribe import Question, _edges
 from isocompute.answers.step_lines import checks, with_checks
@@ -1486,7 +1487,7 @@ def test_advice_is_the_answer_what_to_do_then_silence() -> None:
         "  score      0.420 (0.410 to 0.430)   (avg@4, best checkpoint)",
         "  gain       +0.020 (+0.010 to +0.030) over today's n = 128",
         "  as good    n = 64",
-        "  trained    3 runs went this far already: use a checkpoint at step 976",
+        "  trained    3 runs went this far: use 32 x 32 seed 0's checkpoint at step 770",
         "  for less   half the budget: 0.390, a tenth 0.320",
         "  lr         1e-6, 10 warm-up steps   (Qwen2.5-7B-Instruct's; say yours)",
         "  recipe     GRPO, KL 0.001, entropy 0.001   (easy set assumed)",
@@ -1728,16 +1729,123 @@ def plan_of(document: dict[str, Any]) -> Plan:
 
 def test_what_was_trained_already_is_not_bought_again() -> None:
     d = plan_budget(planted(), AT / 2).document
-    assert d["trained"] == {"runs": 3, "step": d["steps"]}
-    steps = f"{d['steps']:,}"
-    assert f"  trained    3 runs went this far already: use a checkpoint at step {steps}" in said(
-        plan_of(d)
-    )
+    # They rise to the end; of evaluations 27% apart that by noise best one is the last before it.
+    assert d["trained"] == {"runs": 3, "run": "32 x 32 seed 0", "step": 478}
+    row = "  trained    3 runs went this far: use 32 x 32 seed 0's checkpoint at step 478"
+    assert row in said(plan_of(d))
     assert plan_budget(planted(), 2 * AT).document["trained"] is None
     other = notice("law_of_another_model", source="published:x", model="Q")
     assert plan_budget(planted(), AT / 2, notices=[other]).document["trained"] is None
-    one = {**d, "trained": {"runs": 1, "step": 9}}
-    assert any("1 run went this far" in row for row in said(plan_of(one)))
+    one = {"trained": {"runs": 1, "run": "a", "step": 1009}}
+    use = "1 run went this far already: use"
+    assert trained_words(one) == f"{use} its best checkpoint, at step 1,009"
+    assert trained_words({**one, "law": {"select": "final"}}) == f"{use} a checkpoint at step 1,009"
+    two = {"trained": {"runs": 2, "run": "x" * 60, "step": 9}}
+    assert trained_words(two) == "2 runs went this far: use the best checkpoint, at step 9"
+    said_whole = f"2 runs went this far already: use {'x' * 60}'s checkpoint at step 9"
+    assert trained_words(two, math.inf) == said_whole
+    assert trained_words({"trained": None}) == ""
+    # Before the first evaluation nobody knows a best one: the plan's own step.
+    early = plan_budget(planted(first=5.0), AT / 20).document
+    assert early["trained"] == {"runs": 3, "run": "32 x 32 seed 0", "step": early["steps"]}
+
+
+def cut_down(
+    arms: Arms, which: tuple[int, int], seeds: Sequence[int], *, to: float = 0.02, at: float = 1e5,
+    **planted_as: Any,
+) -> Fit:  # fmt: skip
+    """Some runs of a configuration score `to` beyond a budget."""
+    fit = planted(arms, **planted_as)
+    fake: Any = fit.posterior
+    fake.curves = tuple(
+        c.replace(score_K=np.where(c.rollouts_K > at, to, c.score_K))
+        if c.configuration == which and c.seed in seeds else c
+        for c in fake.curves
+    )  # fmt: skip
+    return fit
+
+
+# Thirty evaluations of 1e3 to 1e6 are 1.27 apart: the last before 1e5 stands at 92,367 rollouts.
+LAST = 10 ** (3 + 3 / 29 * 19)
+
+
+@pytest.mark.parametrize("select", ["best", "final"])
+def test_no_budget_is_given_to_what_no_run_came_to_unbroken(select: str) -> None:
+    """n = 32 scores 0.42 at AT, 0.0015 above n = 64; with its three runs broken that is chosen."""
+    arms = {**FOUR, (32, 64): (0.01, 0.02)}  # 0.415 on average: 0.005 less
+    fit = cut_down(arms, (32, 32), (0, 1, 2))
+    fit.posterior.select = select  # type: ignore[misc]
+    plan = plan_budget(fit, AT)
+    d = plan.document
+    assert d["rollouts_per_problem"] == 64
+    step = int(LAST // 1024)
+    assert text(d, "capped_by_broken") == (
+        f"n = 32 may score 0.005 more, but no run came past step {step}.")
+    assert any(row == f"  limit      n = 32 may score 0.005 more, but no run came past step {step}."
+               for row in said(plan))  # fmt: skip
+    assert d["fell"] is None
+    # Up to there it is the best, and trained: not at AT, where its checkpoints score 0.02.
+    early = plan_budget(fit, LAST).document
+    assert early["rollouts_per_problem"] == 32
+    assert early["trained"]["runs"] == 3
+    assert early["trained"]["step"] <= early["steps"] == step
+    # Asked for alone, or with nothing else, there is no plan.
+    none = plan_budget(fit, AT, only_n=(32,))
+    assert none.allocation is None
+    assert none.refusal is not None
+    assert [one for one in codes(none.document) if one == "broke_before"]
+    # Runs rise by 0.1 a decade from 0.1 at 1e3, noise on top.
+    assert text(none.document, "broke_before") == (
+        f"n = 32 rose to 0.30 and broke after step {step} (all 3 runs): nobody knows what a longer "
+        "run scores.")  # fmt: skip
+    assert "at most 92k rollouts" in none.refusal.run_next[0]
+    assert plan_budget(fit, 92e3, only_n=(32,)).allocation is not None
+    with pytest.raises(InputError, match="steps >= 20"):
+        plan_budget(fit, 1e3)
+
+
+def test_a_sound_seed_plans_and_the_broken_one_is_on_the_first_screen() -> None:
+    plan = plan_budget(cut_down({**FOUR, (32, 64): (0.0, 0.0)}, (32, 32), (0,)), AT)
+    d, step = plan.document, int(LAST // 1024)
+    assert d["rollouts_per_problem"] == 32
+    assert d["trained"]["runs"] == 2
+    assert d["trained"]["run"] != "32 x 32 seed 0"
+    assert d["fell"] == {"how": "broke", "runs": 1, "of": 3, "step": step,
+                         "score": pytest.approx(0.29, abs=0.015)}  # fmt: skip
+    score = f"{d['fell']['score']:.3f}"
+    row = f"  broke      1 of 3 runs after step {step} ({score}): stop if yours falls"
+    assert row in said(plan)
+    percent = {**d, "logged": {"key": "", "range": [0, 100]}}
+    assert as_logged(percent)["fell"]["score"] == pytest.approx(100 * d["fell"]["score"])
+    whole = {"fell": {**d["fell"], "runs": 1, "of": 1}}
+    assert fell_words(whole)[1].startswith("its only run after step")
+
+
+def test_that_the_choice_fell_is_on_the_first_screen_and_what_less_reaches() -> None:
+    """Every run of n = 32 ends 0.1 lower than before 1e5; the draws say 0.42 at AT, 0.31 there."""
+    plan = plan_budget(cut_down(FOUR, (32, 32), (0, 1, 2), to=0.25), AT)
+    d = plan.document
+    fell, step = d["fell"], d["fell"]["step"]
+    assert (fell["how"], fell["runs"], fell["of"]) == ("fell", 3, 3)
+    assert step in {round(10 ** (3 + 3 / 29 * k) / 1024) for k in (18, 19)}
+    # 0.1 a decade, in both draws alike.
+    lost = 0.1 * math.log10(976 / step)
+    assert fell["lost"] == pytest.approx(lost, abs=1e-3)
+    assert fell["predicted_score"] == pytest.approx(d["predicted_score"] - lost, abs=1e-3)
+    assert not fell["as_good"]
+    rows = said(plan)
+    text = f"after step {step} ({fell['score']:.3f}): keep the best checkpoint, stop there"
+    assert f"  fell       {text}" in rows
+    assert any(row.startswith(f"  for less   {step} steps, its peak: 0.3") for row in rows)
+    less = {**d, "fell": {**fell, "as_good": True, "lost": 0.001, "interval": [-0.01, 0.004]}}
+    score = f"{fell['predicted_score']:.3f}"
+    assert less_words(less).startswith(f"{step} steps do as well: {score} (at most 0.004 less)")
+    less["fell"]["lost"] = -0.01
+    assert less_words(less).startswith(f"{step} steps do better: ")
+    final = {**d, "law": {**d["law"], "select": "final"}}
+    assert fell_words(final)[1].endswith("): stop there")
+    # A plan that ends before the fall loses nothing by it.
+    assert plan_budget(cut_down(FOUR, (32, 32), (0, 1, 2), to=0.25), 5e4).document["fell"] is None
 
 
 def test_rows_that_can_wait_give_way_to_checks() -> None:
@@ -1751,7 +1859,8 @@ def test_rows_that_can_wait_give_way_to_checks() -> None:
     guess = {"rollouts_per_problem": 256, "gain": 0.0, "gain_interval": [-0.1, 0.1]}
     limit = {"code": "capped_by_max_batch", "level": "note", "text": "A.", "remedy": "B."}
     many = {**d, "run_next": [step] * 3, "as_good": [32, 64], "neighbours": [guess] * 2,
-            "trained": {"runs": 1, "step": 9}, "notices": [limit, *d["notices"]]}  # fmt: skip
+            "trained": {"runs": 1, "run": "a", "step": 9},
+            "notices": [limit, *d["notices"]]}  # fmt: skip
     assert not any(row.startswith("  untested n") for row in said(plan_of(many)))
     whole = said(plan_of({**d, "run_next": [step] * 3, "as_good": [32, 64]}), why=True)
     assert any(row.startswith("  for less") for row in whole)  # there it has room

@@ -175,6 +175,47 @@ def test_each_notice_of_a_fit_is_raised(case: str) -> None:
     assert fit.verdict.level == ("ok" if gravest.level == "note" else gravest.level)
 
 
+def broken_at(scores: list[float], last: float, *, seed: int = 0, then: float = 0.02) -> Curve:
+    """Twenty evaluations, 40 steps of 32 x 8 apart; those beyond `last` steps are `then`."""
+    steps = 40.0 * np.arange(len(scores))
+    score = np.where(steps > last, then, scores)
+    return Curve(problems_per_batch=32, rollouts_per_problem=8, run=f"s{seed}", seed=seed,
+                 rollouts_K=256 * steps, score_K=score)  # fmt: skip
+
+
+def test_a_broken_seed_does_not_stop_the_sound_one() -> None:
+    """0.31 to 0.51 by 0.01 in 800 steps; one seed breaks after step 480, at 0.43."""
+    noise = 0.004 * np.random.default_rng(0).standard_normal((2, 21))
+    rise = 0.31 + 0.01 * np.arange(21)
+    sound, lost = broken_at([*(rise + noise[0])], 800, seed=1), broken_at([*(rise + noise[1])], 480)
+    both = fit_sweep([sound, lost], draws=20)
+    said = {one.code: one for one in both.notices}
+    assert both.verdict.level == "caution"
+    assert not {"scores_fall", "falls_after_peak"} & set(said)
+    assert said["unhealthy_run"].text.startswith(
+        "n = 8 rose to 0.43 and broke after step 480 (1 of 2 runs).")  # fmt: skip
+    assert both.trained(sound.configuration) == 204_800
+    # Alone it is what the fit says first; how it would score beyond is asked of nobody.
+    alone = fit_sweep([lost], draws=20)
+    assert alone.verdict.reason.startswith("n = 8 rose to 0.43 and broke after step 480 (its only")
+    assert alone.trained() == alone.reached() == 122_880
+    assert not {"scores_fall", "ceiling_unbounded"} & {one.code for one in alone.notices}
+    # In the log's own units.
+    percent = fit_sweep([lost.replace(score_range=(0.0, 100.0))], draws=20)
+    assert percent.verdict.reason.startswith("n = 8 rose to 43 and broke")
+
+
+def test_a_curve_that_fell_is_not_said_to_rise() -> None:
+    """Up to 0.45 at step 280, then down to 0.38."""
+    up, down = np.linspace(0.31, 0.45, 8), np.linspace(0.445, 0.38, 13)
+    noise = 0.002 * np.random.default_rng(1).standard_normal(21)
+    fit = fit_sweep([broken_at([*(np.concatenate([up, down]) + noise)], 800)], draws=20)
+    found = {one.code for one in fit.notices}
+    assert "falls_after_peak" in found
+    assert "ceiling_unbounded" not in found
+    assert "ceiling_unbounded" not in fit.document["curves"][0]["flags"]
+
+
 def test_every_notice_of_a_fit_has_a_case() -> None:
     assert set().union(*(codes for _, codes in CASES.values())) == set(TABLES["Of a fit"])
 

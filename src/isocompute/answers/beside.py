@@ -1,7 +1,7 @@
 """What stands beside the choice of a plan, in the same draws.
 
-Today's setting, a part of the budget, where the choice takes the lead, passes over its problems,
-runs that it has already; each with its words.
+Today's setting, a part of the budget, where the choice takes the lead, passes over its problems;
+each with its words.
 
 Shape legend: D draws, F candidates, J configurations, X budgets.
 """
@@ -19,6 +19,7 @@ import numpy as np
 from isocompute.allocation import Allocation
 from isocompute.answers.backtest import simple_rules
 from isocompute.answers.best import AS_GOOD, choice, interval
+from isocompute.answers.broke import to_its_peak
 from isocompute.answers.claims import confounded
 from isocompute.answers.logged import score_text
 from isocompute.answers.prescribe import Prescription, Question
@@ -135,10 +136,12 @@ def part_of_the_budget(q: Question, found: Prescription, share: float) -> dict[s
 def less_words(d: Mapping[str, Any]) -> str:
     """What half and a tenth of a plan's budget reach; nothing where nobody knows."""
     half, tenth = (d.get(name) for name in PARTS)
+    more = f", a tenth {score_text(d, tenth['predicted_score'])}" if tenth else ""
+    if text := to_its_peak(d, more):
+        return text
     if half is None:
         return ""
     n, score = half["rollouts_per_problem"], half["predicted_score"]
-    more = f", a tenth {score_text(d, tenth['predicted_score'])}" if tenth else ""
     if half["as_good"]:
         most = score_text(d, max(half["interval"][1], 0.0))
         of = "" if n == d["rollouts_per_problem"] else f" with n = {n}"
@@ -243,13 +246,6 @@ def simple_rules_here(q: Question, chosen: Configuration) -> dict[str, Any]:
         name: {**c._asdict(), "score": score, "lost": lost.get(name)}
         for (name, c), score in zip(of.items(), score_F, strict=True)
     }
-
-
-def went_as_far(q: Question, a: Allocation) -> dict[str, int] | None:
-    """Runs of an allocation that there are already: {"runs", "step"}; None where there is none."""
-    of = Configuration(a.problems_per_batch, a.rollouts_per_problem)
-    own = [c for c in q.fit.curves if c.configuration == of and c.rollouts_K[-1] >= a.rollouts]
-    return {"runs": len(own), "step": a.steps} if own else None
 
 
 def won_by_batch(q: Question, chosen: Configuration) -> list[Notice]:

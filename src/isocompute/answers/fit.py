@@ -7,7 +7,10 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal
 
+import numpy as np
+
 from isocompute.allocation import Rates
+from isocompute.answers.best import FloatArray, choice, guess_row
 from isocompute.answers.document import fit_document, law_of
 from isocompute.answers.metered import metered
 from isocompute.answers.overfit import overfitting
@@ -15,7 +18,7 @@ from isocompute.answers.paper import PaperFit, paper_fit
 from isocompute.answers.price import timed
 from isocompute.answers.reading import DRAWS, Reading
 from isocompute.answers.verdict import Verdict, limits, verdict_of
-from isocompute.domain import Curve, Notice, as_warnings
+from isocompute.domain import Configuration, Curve, Notice, as_warnings
 from isocompute.errors import InputError, RefusalError
 from isocompute.model import fit_posterior
 
@@ -47,7 +50,31 @@ class Fit(Reading):
         train = () if self.metric.startswith(("best", "worst")) else self.train
         if self.unit == "gpu-hours":  # training batches are seldom timed
             train = tuple(c for c in train if c.gpu_hours_K is not None)
-        return overfitting(self.curves, train, unit=self.unit)
+        return overfitting(self.counted, train, unit=self.unit)
+
+    def neighbours(self, x: float) -> list[dict[str, Any]]:
+        """Guessed scores of untested n at a budget, at the B_p of the choice.
+
+        For powers of two between the tested n, and one beyond either end.
+
+        Returns:
+            Rows {"problems_per_batch", "rollouts_per_problem", "score", "interval", "gain" over
+            the choice, "gain_interval"}; empty at a fixed batch, where B_p moves with n.
+        """
+        wanted, guess_DF, own_D = self.guesses(x)
+        return [guess_row(c, g, own_D, self.level)
+                for c, g in zip(wanted, guess_DF.T, strict=True)]  # fmt: skip
+
+    def guesses(self, x: float) -> tuple[list[Configuration], FloatArray, FloatArray]:
+        """Untested n at the B_p of the choice, draws of their scores, and of the choice's."""
+        chosen = self.configurations[choice(self.scores_at([x]).mean(axis=0)[:, 0])]
+        b_p, (bp_J, n_J) = chosen.problems_per_batch, self._bp_n
+        first, last = np.rint(np.log2([f(n_J[bp_J == b_p]) for f in (min, max)])).astype(int)
+        # One rollout of a problem has no group to be compared with.
+        every = [Configuration(b_p, 2**o) for o in range(max(first - 1, 1), last + 2)]
+        wanted = [c for c in every if c not in self.configurations] * (self.batch_size is None)
+        score_DF = self.scores_of([*wanted, chosen], x)
+        return wanted, score_DF[:, :-1], score_DF[:, -1]
 
     @cached_property
     def notices(self) -> list[Notice]:

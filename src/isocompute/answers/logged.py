@@ -59,6 +59,7 @@ _OF_PLAN: Mapping[str, Any] = {
     "half": _OF_PART,
     "tenth": _OF_PART,
     "runner_up": _OF_PART,
+    "fell": {**_OF_PART, "score": _SCORE},
     "check": {"score": _SCORE, "interval": _SCORE},
     "overtakes": {"behind": _DIFFERENCE},
     "rules": {rule: {"score": _SCORE, "lost": _DIFFERENCE}

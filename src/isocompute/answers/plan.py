@@ -24,17 +24,17 @@ from isocompute.answers.beside import (
     part_of_the_budget,
     passes_of,
     simple_rules_here,
-    went_as_far,
     won_by_batch,
 )
 from isocompute.answers.best import interval
+from isocompute.answers.broke import fell, went_as_far
 from isocompute.answers.fit import Fit, Fix, Select, fit_sweep
 from isocompute.answers.frontier import SAME_END
 from isocompute.answers.logged import in_logs, logged
 from isocompute.answers.machines import on_gpus, scaled_notices, wall_clock
 from isocompute.answers.on_the_way import after_checks, check_on_the_way
 from isocompute.answers.paper import printed_law
-from isocompute.answers.prescribe import Question, prescribe, smaller_budget
+from isocompute.answers.prescribe import Question, none_came_so_far, prescribe, smaller_budget
 from isocompute.answers.price import PAID_IN, in_unit, priced, unit_paid_in
 from isocompute.answers.steps import (
     first_to,
@@ -67,7 +67,7 @@ UNKNOWN = 0.2
 OF_ITS_END = ("optimum_at_edge", "n_not_told_apart", "rise_not_claimed")
 _UNKNOWN = (
     "budget_rollouts", "problems_per_batch", "rollouts_per_problem", "steps", "batch_size",
-    "half", "tenth", "runner_up", "trained", "overtakes", "check", "rollouts", "chosen_by",
+    "half", "tenth", "runner_up", "trained", "fell", "overtakes", "check", "rollouts", "chosen_by",
     "rollouts_per_problem_law", "rollouts_per_problem_interval", "confidence_set", "as_good",
     "expected_regret", "predicted_score", "predicted_score_interval", "gain", "learning_rate",
     "passes_over_data", "passes_in_sweep", "wall", "rate_fell", "rates_tried",
@@ -247,7 +247,7 @@ def _plan(fit: Fit, budget: Budget, around: dict[str, Any], **asked: Any) -> Pla
     measured = [notice("tokens_measured", tokens=tokens)] if counted else []
     q = replace(q, x=in_unit(price.after_a_start(budget), fit.unit, price), gpus=budget.gpus,
                 notices=[*q.notices, *measured])  # fmt: skip
-    stops = [one for one in fit.notices if one.level == "stop"]
+    stops = [one for one in fit.notices if one.level == "stop"] or none_came_so_far(q)
     return _stopped(q, stops) if stops else _answer(q)
 
 
@@ -327,6 +327,7 @@ def _answer(q: Question) -> Plan:
         "target": None if q.target is None else q.target.to_dict(fit.unit),
         "trained": None if any(one.code == "law_of_another_model" for one in q.notices)
         else went_as_far(q, a),
+        "fell": fell(q, a, found.score_D),
         "overtakes": overtakes(q, chosen),
         "not_told_apart": not_told_apart(q, found),
         "check": check,

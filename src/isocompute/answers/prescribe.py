@@ -19,13 +19,14 @@ import numpy as np
 from isocompute.allocation import Budget, powers_of_two
 from isocompute.answers import best
 from isocompute.answers.best import FloatArray
+from isocompute.answers.broke import broke_words, came_to
 from isocompute.answers.claims import SURE
 from isocompute.answers.fit import Fit
 from isocompute.answers.logged import in_logs
 from isocompute.answers.paper import printed_law
 from isocompute.answers.price import Price, per_rollout
 from isocompute.answers.target import Reached
-from isocompute.answers.verdict import ENOUGH_N, open_choice
+from isocompute.answers.verdict import ENOUGH_N, named, open_choice
 from isocompute.domain import Configuration, Notice, notice
 from isocompute.domain.text import compact, unit_words
 from isocompute.errors import InputError
@@ -85,7 +86,9 @@ class Question:
             return "problems"
         if self.max_batch_size is not None and c.batch_size > self.max_batch_size:
             return "max_batch"
-        return "min_steps" if self.steps_of(c) < self.min_steps else None
+        if self.steps_of(c) < self.min_steps:
+            return "min_steps"
+        return "broken" if self.steps_of(c) * c.batch_size > came_to(self.fit, c) else None
 
 
 class Prescription(NamedTuple):
@@ -144,7 +147,12 @@ def prescribe(q: Question) -> Prescription:
         size = {"max_batch": q.max_batch_size, "min_steps": q.min_steps, "problems": q.problems}
         about: dict[str, Any] = {"wanted": int(n_F[wanted])} | (
             {"limit": size[limit], "n": n, "cost": f"{lost * span:.3f} lower"} if limit in size
-            else {"asked": list(q.only_n), "more": f"{lost * span:.3f}"})  # fmt: skip
+            else {"more": f"{lost * span:.3f}"})  # fmt: skip
+        if limit == "n":
+            about["asked"] = list(q.only_n)
+        if limit == "broken":
+            end = came_to(fit, which[wanted])
+            about |= {"step": int(end // which[wanted].batch_size), "trains": {which[wanted]: end}}
         notes.append(notice(f"capped_by_{limit}", **about))
     elif limit is None:
         notes += _edges(q, which[top])  # what lies beyond the best, whichever as good is taken
@@ -206,6 +214,23 @@ def _at_no_cost(
         if those:
             return (top, "expected_score") if top in those else (those[0], why)
     return top, "expected_score"
+
+
+def none_came_so_far(q: Question) -> list[Notice]:
+    """The notice that what was trained broke before the budget, where nothing else may be chosen.
+
+    What a neighbour would score is no answer then: it is guessed from these runs.
+    """
+    of = {c: q.blocked(c) for c in _candidates(q) if c in q.fit.configurations}
+    dead = [c for c, limit in of.items() if limit == "broken"]
+    if not dead or None in of.values():
+        return []
+    last = max(dead, key=lambda c: came_to(q.fit, c))
+    end = came_to(q.fit, last)
+    digit = 10 ** (math.floor(math.log10(end)) - 1)
+    which = [f"{named(q.fit, [c])} {broke_words(q.fit, c)}" for c in dead]
+    return [notice("broke_before", which=which, last=named(q.fit, [last]),
+                   smaller=end // digit * digit, trains={last: end})]  # fmt: skip
 
 
 def smaller_budget(q: Question, widest: float) -> str:
@@ -298,7 +323,7 @@ def _edges(q: Question, chosen: Configuration) -> list[Notice]:
 
 
 def _nothing_within(q: Question, which: Sequence[Configuration]) -> InputError:
-    which = [c for c in which if q.blocked(c) != "n"]
+    which = [c for c in which if q.blocked(c) not in ("n", "broken")]
     if not which:
         return InputError(
             f"a batch of {q.batch_size} rollouts must hold as many problems as were tested, but "

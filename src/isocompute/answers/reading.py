@@ -25,7 +25,6 @@ from isocompute.answers.best import (
     choice,
     confidence_set,
     expected_regret,
-    guess_row,
     log2_n_grid,
     probability_best,
     ridge,
@@ -34,9 +33,11 @@ from isocompute.answers.claims import Rise, direction, rise, smallest_stable
 from isocompute.answers.frontier import Frontier, budget_grid, fit_frontier
 from isocompute.answers.metered import Metered
 from isocompute.domain import Configuration, Curve, Notice, notice
+from isocompute.domain.text import of_runs
 from isocompute.errors import InputError
 from isocompute.intervals import draw_interval
 from isocompute.model import Posterior, fit_posterior
+from isocompute.model.data import counted
 
 DRAWS = 400
 # Decades past the support at which a best n that has levels off must still be where it was. Of 128
@@ -91,6 +92,20 @@ class Reading:
     def curves(self) -> tuple[Curve, ...]:
         """The runs used."""
         return self.posterior.curves
+
+    @cached_property
+    def counted(self) -> tuple[Curve, ...]:
+        """The runs as far as they count: one that broke has gone no further than to its fall."""
+        return tuple(counted(self.curves))
+
+    @cached_property
+    def broke(self) -> dict[Configuration, list[Curve]]:
+        """By configuration the runs that broke, each up to its fall."""
+        out = defaultdict(list)
+        for run, kept in zip(self.curves, self.counted, strict=True):
+            if kept is not run:
+                out[run.configuration].append(kept)
+        return dict(out)
 
     @property
     def unit(self) -> str:
@@ -279,7 +294,7 @@ class Reading:
         """Rollouts of the longest run, of a configuration or of all, as far as a budget."""
         ends = (
             float(r.rollouts_K[-1]) * min(to / float(r.position(self.unit)[-1]), 1.0)
-            for r in self.curves
+            for r in self.counted
             if c in (None, r.configuration) and r.position(self.unit)[-1] > 0
         )
         return max(ends, default=0.0)
@@ -292,7 +307,7 @@ class Reading:
 
     def reached(self, c: Configuration | None = None) -> float:
         """Largest budget of a run, of a configuration or of all."""
-        own = (r for r in self.curves if c in (None, r.configuration))
+        own = (r for r in self.counted if c in (None, r.configuration))
         return max((float(r.position(self.unit)[-1]) for r in own), default=0.0)
 
     def compared(self, c: Configuration, x: float) -> float:
@@ -334,41 +349,19 @@ class Reading:
                 low, high = np.maximum((low, high), self._reached[j])
         return float(low), float(high)
 
-    def neighbours(self, x: float) -> list[dict[str, Any]]:
-        """Guessed scores of untested n at a budget, at the B_p of the choice.
-
-        For powers of two between the tested n, and one beyond either end.
-
-        Returns:
-            Rows {"problems_per_batch", "rollouts_per_problem", "score", "interval", "gain" over
-            the choice, "gain_interval"}; empty at a fixed batch, where B_p moves with n.
-        """
-        wanted, guess_DF, own_D = self.guesses(x)
-        return [guess_row(c, g, own_D, self.level)
-                for c, g in zip(wanted, guess_DF.T, strict=True)]  # fmt: skip
-
-    def guesses(self, x: float) -> tuple[list[Configuration], FloatArray, FloatArray]:
-        """Untested n at the B_p of the choice, draws of their scores, and of the choice's."""
-        chosen = self.configurations[choice(self.scores_at([x]).mean(axis=0)[:, 0])]
-        b_p, (bp_J, n_J) = chosen.problems_per_batch, self._bp_n
-        first, last = np.rint(np.log2([f(n_J[bp_J == b_p]) for f in (min, max)])).astype(int)
-        # One rollout of a problem has no group to be compared with.
-        every = [Configuration(b_p, 2**o) for o in range(max(first - 1, 1), last + 2)]
-        wanted = [c for c in every if c not in self.configurations] * (self.batch_size is None)
-        score_DF = self.scores_of([*wanted, chosen], x)
-        return wanted, score_DF[:, :-1], score_DF[:, -1]
-
     @cached_property
     def unhealthy(self) -> dict[Configuration, str]:
-        """Configurations with a run that failed a health rule or broke, and what it failed."""
+        """Configurations with a run that failed a health rule or broke, and what happened."""
         failed: dict[Configuration, set[str]] = defaultdict(set)
         for curve in self.curves:
             if curve.failed_rules:
                 failed[curve.configuration].update(curve.failed_rules)
-        for c, state in zip(self.configurations, self.posterior.state_J, strict=True):
-            if state == "broken":
-                failed[c].add("broken_run")
-        return {c: ", ".join(sorted(rules)) for c, rules in failed.items()}
+        said = {c: "failed " + ", ".join(sorted(rules)) for c, rules in failed.items()}
+        for c, runs in self.broke.items():
+            many = sum(r.configuration == c for r in self.curves)
+            also = f" and {said[c]}" if c in said else ""
+            said[c] = f"broke in {of_runs(len(runs), many)}{also}"
+        return said
 
     def stable_problems_per_batch(
         self, n: float, x: float, among: Sequence[Configuration] | None = None

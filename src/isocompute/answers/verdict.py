@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 
 from isocompute.answers.best import first_to_try
+from isocompute.answers.broke import broke_words, came_to, fallen
 from isocompute.answers.claims import confounded
 from isocompute.answers.confounds import confounds
 from isocompute.answers.law import NOTHING
 from isocompute.answers.logged import range_of
-from isocompute.answers.overfit import Windows, falls, noise_scale, windows_of
+from isocompute.answers.overfit import Windows, noise_scale, windows_of
 from isocompute.answers.reading import Reading
 from isocompute.domain import Configuration, Effort, Notice, notice, ordered
 from isocompute.domain.text import fold
@@ -172,7 +173,9 @@ def unbounded(fit: Reading) -> list[Configuration]:
     """Configurations whose ceiling lies beyond what their data say."""
     share_J = (fit.posterior.log10_midpoint_DJ > fit.posterior.last_J).mean(axis=0)
     tail = (1 - fit.level) / 2  # so that the interval's upper end is one of the prior alone
-    return [c for c, share in zip(fit.configurations, share_J, strict=True) if share > tail]
+    past = {*fallen(fit), *(c for c in fit.broke if came_to(fit, c) < math.inf)}
+    return [c for c, share in zip(fit.configurations, share_J, strict=True)
+            if share > tail and c not in past]  # fmt: skip
 
 
 def _own_test(fit: Reading) -> Iterator[Notice]:
@@ -209,7 +212,9 @@ def _span(fit: Reading) -> float:
 
 def _learned(fit: Reading) -> Iterator[Notice]:
     """Whether the runs learned, by their scores alone."""
-    of = windows_of(fit.curves, fit.unit)
+    of = windows_of(fit.counted, fit.unit)
+    if 2 * sum(came_to(fit, c) < math.inf for c in fit.broke) > len(of):
+        yield _unhealthy(fit)  # else one of many
     if 2 * len(fallen := _fallen(of)) > len(of):
         # The shortest run of those, then of the smallest batch, is the cheapest to try again.
         first = min(fallen, key=lambda c: (fit.trained(c), c.batch_size, c))
@@ -244,15 +249,14 @@ def _read(fit: Reading) -> Iterator[Notice]:
 
 def _falls(fit: Reading) -> Iterator[Notice]:
     """What fell after a peak, where not most fell from the start."""
-    of = windows_of(fit.curves, fit.unit)
-    state = dict(zip(fit.configurations, fit.posterior.state_J, strict=True))
-    late = [named(fit, [c]) for c, w in of.items() if falls(w) and state.get(c) != "broken"]
+    of = windows_of(fit.counted, fit.unit)
+    late = [named(fit, [c]) for c in fallen(fit)]
     if late and 2 * len(_fallen(of)) <= len(of):
         yield notice("falls_after_peak", which=late)
 
 
 def untested(
-    fit: Reading, x: float = math.inf, near: Sequence[Configuration] = (),
+    fit: Fit, x: float = math.inf, near: Sequence[Configuration] = (),
     tried: Effort | None = None,
 ) -> Iterator[Notice]:  # fmt: skip
     """Which runs a sweep lacks.
@@ -275,14 +279,17 @@ def untested(
         few = {c: r for c, r in zip(fit.configurations, runs_J, strict=True) if r < ENOUGH_N}
         few = {c: r for c, r in few.items() if c in near} or few
         trains = {c: seeds(fit, [c], ENOUGH_N - int(r), x)[c] for c, r in few.items()}
-        yield notice("few_seeds", which=named(fit, list(few)), trains=trains)
+        lacks = {"one": [c for c, r in few.items() if r == ENOUGH_N - 1],
+                 "two": [c for c, r in few.items() if r < ENOUGH_N - 1]}  # fmt: skip
+        said = " and ".join(f"{k} of {named(fit, some)}" for k, some in lacks.items() if some)
+        yield notice("few_seeds", which=named(fit, list(few)), more=said, trains=trains)
     if len(n) > 1 and confounded(fit.configurations):
         two = [*of[:2], *(c for c in fit.configurations if c not in of)][:2]
         again = [c._replace(problems_per_batch=2 * c.problems_per_batch) for c in two]
         yield notice("n_confounded_with_batch", trains=seeds(fit, again, 1, x))
 
 
-def _first_untested(fit: Reading) -> Configuration:
+def _first_untested(fit: Fit) -> Configuration:
     """What to try first of n that nobody ran, at the largest budget compared."""
     wanted, guess_DF, own_D = fit.guesses(fit.support[1])
     if not wanted:  # at a fixed batch nothing is guessed
@@ -327,6 +334,12 @@ def _never_compared(fit: Reading) -> Notice:
                   trains={c: max(more, 0.0)})  # fmt: skip
 
 
+def _unhealthy(fit: Reading) -> Notice:
+    which = [f"{named(fit, [c])} {broke_words(fit, c)}" for c in sorted(fit.broke)]
+    again = {c: fit.buys(c, fit.support[1]) for c in sorted(fit.broke)}
+    return notice("unhealthy_run", which=which, again=named(fit, list(again)), trains=again)
+
+
 def _runs(fit: Fit) -> Iterator[Notice]:
     """What is the matter with single runs, and what the sweep lacks of them."""
     of, curves, high = fit.posterior, fit.curves, fit.frontier.support[1]
@@ -341,9 +354,8 @@ def _runs(fit: Fit) -> Iterator[Notice]:
     def names(which: Iterable[Configuration]) -> list[str]:
         return [named(fit, [c]) for c in sorted(set(which))]
 
-    if broken := [c for c, s in state.items() if s == "broken"]:
-        again = {c: fit.buys(c, high_x) for c in broken}
-        yield notice("unhealthy_run", which=names(broken), trains=again)
+    if fit.broke:
+        yield _unhealthy(fit)
     if stopped := names(c for c, s in state.items() if s == "stopped"):
         yield notice("stopped_early", which=stopped)
     if failed := [c for c in curves if c.failed_rules]:

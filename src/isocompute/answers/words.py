@@ -10,6 +10,7 @@ from typing import Any
 from isocompute.answers.around import known_words
 from isocompute.answers.assumed import recipe_unsaid, unsaid_of_runs
 from isocompute.answers.beside import lead_words, less_words, passes_words
+from isocompute.answers.broke import fell_words, trained_words
 from isocompute.answers.cost_words import (
     TO_TRAIN,
     cost_words,
@@ -32,9 +33,10 @@ from isocompute.trainers import key_lines
 _SCREEN = 15  # lines by default
 # Rows that give way until so many steps have room, the first to go first.
 _GIVE_WAY = (("", 2), ("untested n", 2), ("best", 2), ("today", 1), ("for less", 1), ("stop if", 1),
-             ("data", 1), ("as good", 1))  # fmt: skip
+             ("data", 1), ("as good", 1), ("recipe", 1))  # fmt: skip
 _FOREGROUND = 3  # steps that are named
-_LIMITS = ("capped_by_max_batch", "capped_by_min_steps", "capped_by_problems", "capped_by_n")
+_LIMITS = ("capped_by_max_batch", "capped_by_min_steps", "capped_by_problems", "capped_by_n",
+           "capped_by_broken")  # fmt: skip
 NO_GAIN = "none: this is what you run today"
 TOO_DEAR = "nothing: every check costs more than it can gain"
 
@@ -140,7 +142,8 @@ def _rows(d: Mapping[str, Any]) -> list[str]:
         out += _row("as good", "n = " + ", ".join(others),
                     f"n = {d['rollouts_per_problem']} {why}" if why else "")
     for name, text in (
-        ("target", target_words(d)), ("trained", trained_words(d)), ("best", lead_words(d)),
+        ("target", target_words(d)), ("trained", trained_words(d)), fell_words(d),
+        ("best", lead_words(d)),
         ("data", passes_words(d)), ("for less", less_words(d)), ("stop if", check_words(d)),
     ):  # fmt: skip
         out += _row(name, text) if text else []
@@ -210,14 +213,6 @@ def doubts(gain: Mapping[str, Any]) -> str:
     low, high = gain["interval"]
     said = {"untested": not gain.get("tested", True), "may be a loss": low <= 0 <= high}
     return ", ".join(doubt for doubt, holds in said.items() if holds)
-
-
-def trained_words(d: Mapping[str, Any]) -> str:
-    """That runs of the sweep are the plan's already; nothing where none is."""
-    if not (found := d.get("trained")):
-        return ""
-    runs = "1 run" if found["runs"] == 1 else f"{found['runs']} runs"
-    return f"{runs} went this far already: use a checkpoint at step {found['step']:,}"
 
 
 def runner_up_words(d: Mapping[str, Any]) -> str:

@@ -17,8 +17,8 @@ from functools import partial
 import numpy as np
 
 from isocompute.allocation import Allocation
-from isocompute.answers.beside import went_as_far
 from isocompute.answers.best import AS_GOOD, FloatArray
+from isocompute.answers.broke import went_as_far
 from isocompute.answers.on_the_way import one_run
 from isocompute.answers.prescribe import Prescription, Question
 from isocompute.answers.spending import solved

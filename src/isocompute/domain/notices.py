@@ -47,8 +47,7 @@ TABLES: Mapping[str, Mapping[str, Template]] = {
         "intervals_widened": _caution(
             "Too many held-out scores missed their intervals: beyond the data, intervals are now "
             "{times:.1f} times as wide.",
-            "Plan for at most {at:k} {unit}, where all n were compared.",
-        ),
+            "Plan for at most {at:k} {unit}, where all n were compared."),
         "intervals_missed": _stop(
             "The fit failed its own test: {share:.0%} of {n_held_out} held-out scores lay inside "
             "their {level:.0%} intervals.",
@@ -61,10 +60,8 @@ TABLES: Mapping[str, Mapping[str, Template]] = {
             "If these scores are losses, use 1 - loss as the score. Otherwise train {which} again "
             "at half the learning rate, for a quarter of its steps{takes}."),
         "scores_flat": _stop(
-            "No run learned, as far as can be told: no score ends clearly higher than it began"
-            "{hidden}.",
-            "{more}Find problems that the model solves sometimes, but not always: `isocompute "
-            "difficulty` (16 answers each)."),
+            "No run learned, as far as can be told: none ends clearly above its start{hidden}.",
+            "{more}Find problems that the model solves at times: `isocompute difficulty`."),
         "steps_assumed": _caution(
             "The step of the tracker is taken for updates, but it may count calls of `log`.",
             "Compare it with your trainer's steps. If they agree, read the log with "
@@ -81,7 +78,7 @@ TABLES: Mapping[str, Mapping[str, Template]] = {
             "Train two more seeds of {which}{takes}."),
         "few_seeds": _note(
             "Fewer than 3 runs of {which}: the spread between them is taken from other runs.",
-            "Train each of them with 3 seeds{takes}."),
+            "Train more seeds: {more}{takes}."),
         "seed_repeated": _note(
             "Several runs of {which} say the same seed, and count as several seeds.",
             "If one of them was a new start of another, move the log of the other away."),
@@ -118,14 +115,14 @@ TABLES: Mapping[str, Mapping[str, Template]] = {
             "Train further until these curves bend."),
         "falls_after_peak": _caution(
             "Scores end below an earlier level: {which}; the best checkpoint so far counts.",
-            "Keep the checkpoint of the best validation score of each run, and stop there."),
+            "Keep each run's best checkpoint, and stop there."),
         "overfitting": _caution(
             "Validation falls while training does not: {which}; at worst by {lost:.3f}, from "
             "{at:k} {unit} on.",
             "Stop these runs there, or train on more problems."),
         "unhealthy_run": _caution(
-            "A run broke while other seeds did not: {which}. Only its scores before that count.",
-            "Train the broken run again{takes}; its entropy, KL and length show where it broke."),
+            "{which}. Only the scores before that count.",
+            "Train {again} again{takes}; entropy, KL and length show where it broke."),
         "rate_fell": _caution(
             "The learning rate fell to {left} of its peak: {which}. Scores level off as it "
             "falls, so a longer run may reach more than is said here.",
@@ -163,6 +160,10 @@ TABLES: Mapping[str, Mapping[str, Template]] = {
             "The score of {which} at {at:k} {unit} is not known: {low:.2f} to {high:.2f}.",
             "Train one run of it to {to:k} {unit} first{takes}, or plan for {smaller} and go on "
             "from there."),
+        "broke_before": _stop(
+            "{which}: nobody knows what a longer run scores.",
+            "Plan for at most {smaller:k} rollouts, or train {last} again at half the learning "
+            "rate{takes}."),
         "extrapolated": _caution(
             "All n were compared only up to {edge:k} {unit}. This plan is {times:k} times "
             "that{trust}.",
@@ -180,10 +181,10 @@ TABLES: Mapping[str, Mapping[str, Template]] = {
             "n = {n} lies outside the interval of the best n, {low:.0f} to {high:.0f}: {why}.",
             "Nothing to do."),
         "bp_unhealthy": _caution(
-            "B_p = {bp} at n = {n} failed {rules}, so the plan takes B_p = {taken}.",
+            "B_p = {bp} at n = {n} {rules}, so the plan takes B_p = {taken}.",
             "Stay with B_p = {taken}."),
         "bp_unstable": _caution(
-            "B_p = {bp} at n = {n} failed {rules}, and no larger B_p was tested.",
+            "B_p = {bp} at n = {n} {rules}, and no larger B_p was tested.",
             "Train B_p = {other} there once{takes}."),
         "law_of_another_model": _caution(
             "Not your data: {source} is a sweep of {model}; the best n of your model may differ.",
@@ -229,6 +230,9 @@ TABLES: Mapping[str, Mapping[str, Template]] = {
         "capped_by_n": _note(
             "You asked for n = {asked}: n = {wanted} would score {more} more.",
             "Leave --n out, or accept the cost."),
+        "capped_by_broken": _note(
+            "n = {wanted} may score {more} more, but no run came past step {step:,}.",
+            "Train it again at half the learning rate{takes}."),
         "won_by_batch": _caution(
             "At equal rollouts n = {other} scores best: n = {n} wins because larger batches make "
             "more rollouts an hour.",
@@ -387,8 +391,8 @@ def ordered(notices: Iterable[Notice]) -> list[Notice]:
 def documented(notices: Iterable[Notice]) -> dict[str, list[dict[str, str]]]:
     """The keys of a document: `notices`, in order, and `warnings`, their alias of version 1."""
     rows = ordered(notices)
-    said = [{k: v for k, v in one._asdict().items() if k != "trains"} for one in rows]
-    return {"notices": said, "warnings": as_warnings(rows)}
+    return {"notices": [{k: v for k, v in one._asdict().items() if k != "trains"} for one in rows],
+            "warnings": as_warnings(rows)}  # fmt: skip
 
 
 def as_warnings(notices: Iterable[Notice]) -> list[dict[str, str]]:

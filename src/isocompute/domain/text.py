@@ -124,6 +124,17 @@ def singular(text: str) -> str:
     return re.sub(r"(?<![\w.,])1 (problem|rollout|step|pass)(?:e?s)\b", r"1 \1", text)
 
 
+def of_runs(some: int, every: int) -> str:
+    """How many of so many runs.
+
+    >>> of_runs(1, 1), of_runs(1, 3), of_runs(2, 2), of_runs(3, 3)
+    ('its only run', '1 of 3 runs', 'both runs', 'all 3 runs')
+    """
+    if some < every:
+        return f"{some} of {every} runs"
+    return {1: "its only run", 2: "both runs"}.get(every, f"all {every} runs")
+
+
 def plain(value: Any, limit: int | None = None) -> Any:
     """A JSON value: numpy's become Python's, NaN and infinity None, what JSON has not its text.
 

@@ -71,8 +71,9 @@ class SweepData:
 
 
 class _Run(NamedTuple):
-    x: FloatArray
+    x: FloatArray  # log10 of rollouts
     y: FloatArray
+    rollouts: FloatArray
 
 
 def reduce_curves(curves: Sequence[Curve]) -> SweepData:
@@ -81,17 +82,17 @@ def reduce_curves(curves: Sequence[Curve]) -> SweepData:
     Args:
         curves: of one metric; at least one with a score beyond step 0.
     """
+    whole, curves = curves, counted(curves)
     groups: dict[Configuration, list[Curve]] = defaultdict(list)
     for curve in curves:
         groups[curve.configuration].append(curve)
-    zero = np.concatenate([c.score_K[c.rollouts_K <= 0] for c in curves])
-    floor = float(zero.mean()) if len(zero) else None
+    zero = _at_step_0(curves)
     trials = [c.trials for c in curves if c.trials]
-    configurations, parts, broken = [], [], []
+    broken = [one for one, kept in zip(whole, curves, strict=True) if kept is not one]
+    configurations, parts = [], []
     first, last, points = [], [], []
     for configuration in sorted(groups):
-        runs, ended = _runs(groups[configuration], floor)
-        broken += [(configuration, name) for name in ended]
+        runs = [run for run in map(_after_step_0, groups[configuration]) if len(run.x)]
         if not runs:
             continue
         configurations.append(configuration)
@@ -121,27 +122,38 @@ def reduce_curves(curves: Sequence[Curve]) -> SweepData:
         runs_J=np.array([len(of.score_RK) for _, of in parts]),
         points_J=np.array(points),
         of_runs=tuple(of for _, of in parts),
-        floor=floor,
+        floor=float(zero.mean()) if len(zero) else None,
         floor_evaluations=len(zero),
         trials=float(np.median(trials)) if trials else None,
-        broken=tuple(broken),
+        broken=tuple(sorted((c.configuration, c.run) for c in broken)),
         first_J=np.array(first),
         last_J=np.array(last),
     )
 
 
-def _runs(curves: Sequence[Curve], floor: float | None) -> tuple[list[_Run], list[str]]:
-    """Runs in log10 of rollouts, of a broken one what came before its fall; names of those."""
-    runs, falls = [], []
+def counted(curves: Sequence[Curve]) -> list[Curve]:
+    """Every run as far as it counts: one that broke ends before its fall, others stay as they are.
+
+    Args:
+        curves: of one sweep, whose scores at step 0 are one floor.
+    """
+    zero, out = _at_step_0(curves), list[Curve]()
     for curve in curves:
-        x = curve.rollouts_K
-        order = np.argsort(x, kind="stable")
-        order = order[x[order] > 0]
-        runs.append(_Run(np.log10(x[order]), curve.score_K[order]))
-        falls.append(_breaks_at(runs[-1].y, floor))
-    broken = [curve.run for curve, at in zip(curves, falls, strict=True) if at is not None]
-    kept = [_Run(run.x[:at], run.y[:at]) for run, at in zip(runs, falls, strict=True)]
-    return [run for run in kept if len(run.x)], broken
+        run = _after_step_0(curve)
+        at = _breaks_at(run.y, float(zero.mean()) if len(zero) else None)
+        out.append(curve if at is None else curve.until(run.rollouts[at - 1]))
+    return out
+
+
+def _at_step_0(curves: Sequence[Curve]) -> FloatArray:
+    return np.concatenate([np.zeros(0), *(c.score_K[c.rollouts_K <= 0] for c in curves)])
+
+
+def _after_step_0(curve: Curve) -> _Run:
+    order = np.argsort(curve.rollouts_K, kind="stable")
+    order = order[curve.rollouts_K[order] > 0]
+    rollouts = curve.rollouts_K[order]
+    return _Run(np.log10(rollouts), curve.score_K[order], rollouts)
 
 
 def _breaks_at(y: FloatArray, floor: float | None) -> int | None:

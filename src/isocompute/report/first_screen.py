@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from isocompute.answers.around import PUBLISHED_MODEL, known_words
 from isocompute.answers.assumed import settings_kept
 from isocompute.answers.beside import lead_words, less_words, passes_words
+from isocompute.answers.broke import fell_words, trained_words
 from isocompute.answers.cost_words import (
     is_training_alone,
     other_amounts,
@@ -33,7 +34,6 @@ from isocompute.answers.words import (
     rate_origin,
     runner_up_words,
     span_words,
-    trained_words,
     trend_only,
 )
 from isocompute.domain.text import compact, unit_words
@@ -114,6 +114,7 @@ def _plan(fit: Document | None, plan: Document) -> Section:
     equals = [str(m) for m in as_good if m != n]
     here = best_n_words(plan).replace("The best n", "At this budget the best n", 1)
     known = "" if plan.get("rollouts_per_problem_interval") is None else f" {here}"
+    have, (fell, how) = trained_words(plan, math.inf), fell_words(plan)
     facts = [
         ("Score", _expected(plan)),
         ("Gain", _gain(plan)),
@@ -122,6 +123,7 @@ def _plan(fit: Document | None, plan: Document) -> Section:
         ("As good", f"n = {', '.join(equals)}" if equals else ""),
         ("Runner-up", "" if equals else runner_up_words(plan)),
         ("Best", lead_words(plan, math.inf)),
+        (fell.capitalize(), how),
         ("Target", target_words(plan)),
         ("For less", less_words(plan)),
         ("Stop if", check_words(plan)),
@@ -134,8 +136,7 @@ def _plan(fit: Document | None, plan: Document) -> Section:
     return {
         "three": {name: _exact(plan.get(key)) for name, key in _THREE.items()},
         "eyebrow": "What to use: it is trained already" if plan.get("trained") else "What to run",
-        "lead": f"{_spent(plan)} rollouts in all. {_ROLLOUT}{known}"
-        + (f" {have[0].upper()}{have[1:]}." if (have := trained_words(plan)) else ""),
+        "lead": f"{_spent(plan)} rollouts in all. {_ROLLOUT}{known}" + (have and f" {have}."),
         "strip": _strip(fit, plan, n),
         "together": _with_checks(plan),
         "facts": [fact for fact in facts if fact[1]],
@@ -336,8 +337,7 @@ def _with_checks(plan: Document) -> str:
 
 def _beyond(plan: Document) -> str:
     """How far beyond the sweep the budget is; "" where the verdict says it."""
-    reason = str((plan.get("verdict") or {}).get("reason"))
-    told = reason.startswith("All n were compared only")
+    told = str((plan.get("verdict") or {}).get("reason")).startswith("All n were compared only")
     return "" if told else words.extrapolation(plan.get("extrapolation_log10"))
 
 

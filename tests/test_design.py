@@ -534,7 +534,7 @@ def test_a_smaller_batch_of_few_problems_is_said_on_the_screen(monkeypatch: Any)
 
     _, d = design_sweep(alike, Asked(limits=poor, draws=DRAWS, plan=refused))
     text = " ".join(" ".join(design_lines(d)).split())
-    assert "Caution `isocompute plan` refuses this run: Its score is not known. Or take" in text
+    assert "Caution No plan is made of this run: Its score is not known. Or take" in text
 
 
 def test_rates_that_cost_more_than_a_sweep_may_are_refused_and_a_far_batch_is_said(

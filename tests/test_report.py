@@ -307,6 +307,22 @@ def test_extrapolation_is_said_on_the_first_screen(tmp_path: Path, fit: FixtureF
     assert "15,625 steps" in said  # every digit: it is typed into a trainer
 
 
+def test_that_runs_broke_or_fell_is_said_on_the_first_screen(
+    tmp_path: Path, fit: FixtureFit
+) -> None:
+    fell = {"how": "fell", "runs": 1, "of": 1, "step": 416, "score": 0.576, "lost": 0.001,
+            "predicted_score": 0.66, "interval": [-0.01, 0.004], "as_good": True}  # fmt: skip
+    trained = {"runs": 1, "run": "a", "step": 416}
+    plan = {**make_plan(), "fell": fell, "trained": trained}
+    said = first_screen(page_of(tmp_path, [("a", fit)], plan))
+    assert "Fell after step 416 (0.576): keep the best checkpoint, stop there" in said
+    assert "For less 416 steps do as well: 0.660 (at most 0.004 less)" in said
+    assert "1 run went this far already: use its best checkpoint, at step 416." in said
+    broke = {**plan, "fell": {**fell, "how": "broke", "of": 2}}
+    said = first_screen(page_of(tmp_path, [("a", fit)], broke))
+    assert "Broke 1 of 2 runs after step 416 (0.576): stop if yours falls" in said
+
+
 @pytest.mark.parametrize(("unit", "said"), [("rollouts", "1M of 1.05M"), ("gpu-hours", "1M")])
 def test_a_budget_that_was_not_in_rollouts_is_not_said_in_them(unit: str, said: str) -> None:
     plan = {"rollouts": 1e6, "budget_rollouts": 1.05e6, "law": {"unit": unit}}

@@ -149,7 +149,7 @@ def _as_planned(
     try:
         planned = asked.plan(left) if asked.plan and left > 0 else None
     except RefusalError as refusal:
-        return none, alone, [notice("plan_refuses", why=refusal.reason)]
+        return none, alone, [notice("plan_refuses", why=refusal.reason.rstrip("."))]
     if planned is None or asked.problems_per_batch not in (None, planned.problems_per_batch):
         return none, alone, []
     first = [g for g in none if g.as_good

@@ -287,7 +287,7 @@ TABLES: Mapping[str, Mapping[str, Template]] = {
             "The budget is {times:.0f} times the longest run of the prior.",
             "Treat the worth as a guess; sweep a smaller budget first."),
         "plan_refuses": _caution(
-            "`isocompute plan` refuses this run: {why}", "Or take the sweep: --sweep."),
+            "No plan is made of this run: {why}.", "Or take the sweep: --sweep."),
         "prior_of_others": _caution(
             "For a model unlike {model} guess and sweep were not told apart (both lost {lost}).",
             "A sweep tells which n is best for your model."),

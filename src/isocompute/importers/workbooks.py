@@ -178,8 +178,8 @@ def _pairs(rows: list[list[Any]]) -> dict[str, str]:
 
 
 def _are_steps(words: list[str]) -> bool:
-    """Whether words are one with other numbers: steps, as text."""
-    return len({re.sub("[0-9]+", "", word) for word in words}) == 1
+    """Whether several words are one with other numbers: steps, as text."""
+    return len(words) > 1 and len({re.sub("[0-9]+", "", word) for word in words}) == 1
 
 
 def _percents(path: Path) -> dict[str, set[tuple[int, int]]]:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from design_helpers import prior_once, quick  # noqa: F401  # fixtures
 from isocompute.cli import main
 from isocompute.errors import InputError
 from isocompute.importers import read_log
@@ -23,6 +24,7 @@ grid: {problems_per_batch: 32, rollouts_per_problem: 256, seeds: 1}
 budget: 1e6
 """
 PLAN = "plan", "--budget", "2e6"
+DESIGN = "design", "--budget", "2e5", "--draws", "4"
 FIT = "fit", "published:qwen2.5-7b-easy"
 
 
@@ -37,10 +39,10 @@ def n_of(folder: Path) -> int | None:
 
 
 @pytest.mark.long
+@pytest.mark.usefixtures("quick")
 @pytest.mark.parametrize(
-    "words", [PLAN, FIT, (*FIT, "--method", "paper"), ("design", "--budget", "2e5", "--draws", "4"),
-              ("compare", "published:qwen2.5-7b-easy", "published:qwen2.5-7b-hard")],
-    ids=lambda w: " ".join(w[::3])
+    "words", [PLAN, FIT, (*FIT, "--method", "paper"), DESIGN],
+    ids=lambda w: " ".join(w[::3]),
 )  # fmt: skip
 def test_an_answer_beside_a_log_is_none_of_its_settings(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]

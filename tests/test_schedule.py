@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from design_helpers import prior_once, quick  # noqa: F401  # fixtures
 from isocompute.allocation import Budget, Rates, parse_budget
 from isocompute.answers import Fit, fit_sweep, plan_budget
 from isocompute.answers.beside import passes_words
@@ -446,6 +447,7 @@ def test_who_wins_is_shown_beside_the_next_best() -> None:
     assert "Runner-up: n = 64: -0.002 (-0.0" in "\n".join(said(of_document(d), why=True))
 
 
+@pytest.mark.usefixtures("quick")
 def test_a_design_for_other_gpus_is_priced_on_them(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -205,8 +205,8 @@ def trained_with(q: Question, chosen: Configuration) -> tuple[Recipe, dict[str, 
     said: dict[str, Any] = {"recipe": usual, "recorded": list(of.words), "asked": list(keep)}
     if RATE in of.words:
         said["learning_rate_from"] = "runs"
-        base = _nearest(_by_configuration(q.fit.curves, RATE), chosen)
-        rates = _by_configuration(q.fit.curves, RATE)[base]
+        of_each = _by_configuration(q.fit.curves, RATE)
+        rates = of_each[_nearest(of_each, chosen)]
         said["rates_tried"] = sorted(rates, key=_order) if len(rates) > 1 else None
         said["rate_fell"] = any(c.rate_left is not None and c.rate_left < FELL
                                 for c in q.fit.curves if c.configuration == chosen)  # fmt: skip

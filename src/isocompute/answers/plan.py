@@ -71,8 +71,7 @@ _UNKNOWN = (
     "rollouts_per_problem_law", "rollouts_per_problem_interval", "confidence_set", "as_good",
     "expected_regret", "predicted_score", "predicted_score_interval", "gain", "learning_rate",
     "passes_over_data", "passes_in_sweep", "wall", "rate_fell", "rates_tried",
-    "extrapolation_log10",
-    "printed_law", "refusal", "logged", "not_told_apart", "target",
+    "extrapolation_log10", "printed_law", "refusal", "logged", "not_told_apart", "target",
 )  # fmt: skip
 
 

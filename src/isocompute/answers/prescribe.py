@@ -28,7 +28,7 @@ from isocompute.answers.price import Price, per_rollout
 from isocompute.answers.target import Reached
 from isocompute.answers.verdict import ENOUGH_N, named, open_choice
 from isocompute.domain import Configuration, Notice, notice
-from isocompute.domain.text import compact, unit_words
+from isocompute.domain.text import compact, two_digits, unit_words
 from isocompute.errors import InputError
 from isocompute.model.data import MIN_STEPS
 from isocompute.recipe import Difficulty, Recipe
@@ -227,10 +227,9 @@ def none_came_so_far(q: Question) -> list[Notice]:
         return []
     last = max(dead, key=lambda c: came_to(q.fit, c))
     end = came_to(q.fit, last)
-    digit = 10 ** (math.floor(math.log10(end)) - 1)
     which = [f"{named(q.fit, [c])} {broke_words(q.fit, c)}" for c in dead]
     return [notice("broke_before", which=which, last=named(q.fit, [last]),
-                   smaller=end // digit * digit, trains={last: end})]  # fmt: skip
+                   smaller=two_digits(end), trains={last: end})]  # fmt: skip
 
 
 def smaller_budget(q: Question, widest: float) -> str:

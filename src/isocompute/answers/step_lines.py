@@ -10,7 +10,7 @@ from typing import Any
 from isocompute.answers.logged import score_text
 from isocompute.answers.price import UNITS_PAID
 from isocompute.answers.steps import ALIKE, WIDTH, amounts, in_vain
-from isocompute.domain.text import pasted, takes
+from isocompute.domain.text import pasted, takes, two_digits
 
 _SHOWS = 0.05  # of a run: less than that of its steps is not worth a word
 _WHOLE = 0.9  # of a run: what is left of it scores next to nothing
@@ -102,14 +102,6 @@ def steps_left(d: Mapping[str, Any], steps: Sequence[Mapping[str, Any]]) -> int 
 def _together(paid: Sequence[Mapping[str, Any]]) -> tuple[dict[str, Any], float]:
     """Cost and rollouts of steps that have some."""
     return _summed([one.get("cost") or {} for one in paid]), sum(one["rollouts"] for one in paid)
-
-
-def two_digits(value: float) -> int:
-    """A count rounded down: 4,134 is 4,100."""
-    if value < 1:
-        return 0
-    digit = 10 ** max(math.floor(math.log10(value)) - 1, 0)
-    return int(value / digit) * int(digit)
 
 
 def _summed(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

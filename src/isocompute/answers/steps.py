@@ -42,23 +42,22 @@ _STEPS: Mapping[str, tuple[str, str, str | None]] = {
         "see if a sweep pays, and which n to take if not",
         "isocompute design --budget {spend}{known} -o {study}", None),
     "split_untested": ("train this split", _RUN, f"{_TRAIN} once"),
-    "anchor_assumed": (
-        "measure the lr", _LR, SAY_RATE),
+    "anchor_assumed": ("measure the lr", _LR, SAY_RATE),
     "difficulty_assumed": (
         "gauge difficulty", "isocompute difficulty problems.jsonl --model MODEL", None),
     "n_not_told_apart": (
-        "add two seeds{of}", _RUN,
+        "add two seeds of n = {contended}", _RUN,
         "train two more seeds of n = {contended}"),
     "capped_by_tested_n": ("test n = {to_n}", _RUN, _TRAIN),
     "won_by_batch": ("test the batch", _RUN, _TRAIN),
     "n_at_smallest_tested": ("test n = {to_n}", _RUN, _TRAIN),
     "seeds_missing": (
-        "add two seeds{of}", _RUN,
+        "add two seeds of n = {contended}", _RUN,
         "train two more seeds of n = {contended}"),
     "bp_unstable": ("try B_p = {to_bp}", _RUN, _TRAIN),
     "extrapolated": (
-        "{extend}", _RUN,
-        "continue n = {contended} to {budget} rollouts{each}"),
+        "continue n = {contended}", _RUN,
+        "continue n = {contended} to {reach} rollouts each"),
     "bp_untested": ("try B_p = {to_bp}", _RUN, _TRAIN),
 }  # fmt: skip
 # The steps that are of one's own model and problems, whatever model was swept.
@@ -159,84 +158,78 @@ def steps_take(
     if q.study is None:
         out["seeds_missing"] = Runs(seeds(fit, near, x=q.x))
         out["extrapolated"] = Runs({c: max(reach - fit.trained(c), 0.0) for c in near})
-    elif near:
+    else:
         known = {c: {r.seed or 0 for r in fit.curves if r.configuration == c} for c in near}
         last, compared = max(map(max, known.values())), max(seeds(fit, near, 1, q.x).values())
         out["seeds_missing"] = Runs.beside(fit.curves, near, [last + 1, last + 2], compared)
         # Those that every one of them has: a command takes the same seeds of all.
         both = sorted(set.intersection(*known.values())) or [0]
         out["extrapolated"] = Runs.beside(fit.curves, near, both, reach)
-    if "seeds_missing" in out:
-        out["n_not_told_apart"] = out["seeds_missing"]
+    out["n_not_told_apart"] = out["seeds_missing"]
     if q.problems:
         out["difficulty_assumed"] = Runs({chosen: SAMPLES * float(q.problems)})
     return out
 
 
 def run_next(
-    notices: Sequence[Notice], chosen: Configuration, budget: float, *,
-    spend: float = 0.0, study: Extension | None = NO_STUDY_YET, contended: Sequence[int] = (),
-    price: Price | None = None, instead: Mapping[str, Runs] | None = None,
-    problems: int | None = None, difficulty: str | None = None,
-    worth: Callable[[str, Effort, Sequence[Effort]], Mapping[str, float | None]] | None = None,
+    notices: Sequence[Notice], chosen: Configuration, reach: float, *, spend: float,
+    study: Extension | None, contended: Sequence[int], price: Price, instead: Mapping[str, Runs],
+    problems: int | None, difficulty: str | None,
+    worth: Callable[[str, Effort, Sequence[Effort]], Mapping[str, float | None]],
 ) -> list[dict[str, Any]]:  # fmt: skip
     """Steps that settle what limits a plan: {"settles": code, "do", "command", "rollouts", "cost"}.
 
     Args:
         notices: of the plan, the verdict's reason first; its step goes first.
         chosen: the prescription.
-        budget: to train to, where the data end too soon.
+        reach: rollouts to train to, where the data end too soon; no more than `spend`.
         spend: what the plan may spend, in rollouts.
         study: what adds runs to the sweep; None: another trainer made them, and no command of
             isocompute does.
-        contended: n that may be best, as they are named; empty: all that were tested.
+        contended: n that may be best, one or more.
         price: what rollouts cost.
         instead: what a step trains by code, instead of what the notice says.
         problems, difficulty: where they were said.
         worth: of a code, what its step trains and what those before it do: what it can gain, and
             what its price loses.
     """
-    price = price or Price()
     there = {one.code for one in notices}
     if "n_not_told_apart" in there:  # the same runs settle both
         there.discard("seeds_missing")
     if "bp_unstable" in there:
         there.discard("bp_untested")
-    trains = {one.code: Runs(dict(one.trains)) for one in notices} | dict(instead or {})
-    further = trains.get("extrapolated", Runs({})).trains
-    dear = sum(further.values()) > SPEND * spend > 0
+    trains = {one.code: Runs(dict(one.trains)) for one in notices} | {**instead}
     if "law_of_another_model" in there:
         # The sweep of one's own is not designed yet: more runs of that model tell nothing.
         there = {one for one in there if one in _OF_ONES_OWN} | {"anchor_assumed"}
-        if sweep := trains.pop("law_of_another_model", None):  # to ask is free
-            trains["anchor_assumed"] = Runs({c: SHARE * r for c, r in sweep.trains.items()})
-    # A sweep that is to go as far as the plan would train its run: that is the cheaper check.
-    if contended and (len(contended) < 2 or dear or budget >= 0.99 * spend > 0):
-        there.discard("extrapolated")
-    named = ", ".join(map(str, contended))
-    words = {"of": f" of n = {named}" if contended else "",
-             "extend": f"continue n = {named}" if contended else "extend the sweep",
-             "each": " each" if len(contended) > 1 else "",
-             "contended": named or chosen.rollouts_per_problem,
-             "budget": compact(budget), "spend": plain_rate(spend),
-             "known": _known(price.rates, problems, difficulty),
-             "study": (study or NO_STUDY_YET).path}  # fmt: skip
+        sweep = trains["law_of_another_model"].trains
+        trains["anchor_assumed"] = Runs({c: SHARE * r for c, r in sweep.items()})
+        trains["law_of_another_model"] = Runs({})  # to ask is free
+    if "extrapolated" in there:
+        # A sweep that is to go as far as the plan would train its run: that is the cheaper check.
+        dear = sum(trains["extrapolated"].trains.values()) > SPEND * spend
+        if len(contended) < 2 or dear or reach >= 0.99 * spend:
+            there.discard("extrapolated")
+    words: dict[str, Any] = {
+        "contended": ", ".join(map(str, contended)), "reach": compact(reach),
+        "spend": plain_rate(spend), "known": _known(price.rates, problems, difficulty),
+        "study": (study or NO_STUDY_YET).path,
+    }  # fmt: skip
     steps, efforts = list[dict[str, Any]](), dict[str, Effort]()
     for code in sorted(there.intersection(_STEPS), key=list(_STEPS).index):
         do, command, elsewhere = _STEPS[code]
         if study is None and elsewhere is not None:
             do, command = elsewhere, ""
-        runs = trains.get(code, Runs({}))
-        effort = runs.trains
+        effort = efforts[code] = trains[code].trains
         to_bp, to_n = next(iter(effort), chosen)
         words |= {"to_bp": to_bp, "to_n": to_n}
         if command == _RUN and study is not None:
-            words["run"] = (runs if effort else Runs({chosen: budget})).command(study)
-        rollouts, efforts[code] = sum(effort.values()) or None, effort
+            words["run"] = trains[code].command(study)
+        rollouts = sum(effort.values()) or None
         steps.append(
             {"settles": code, "do": singular(do.format(**words)),
              "command": command.format(**words), "rollouts": rollouts,
-             "cost": price.cost(effort) if rollouts else None, "gain": None, "lost": None}
+             "cost": price.cost(effort) if rollouts else None}
         )  # fmt: skip
     # One n says nothing of another: however far the plan goes, the next n is the first to train.
     first = notices[0].code if notices else ""
@@ -245,8 +238,6 @@ def run_next(
     # What is asked for nothing comes before what trains: a rate that the runs had is no test.
     order = ["steps_assumed", *(s["settles"] for s in steps if s["do"] == SAY_RATE), first]
     steps.sort(key=lambda s: order.index(s["settles"]) if s["settles"] in order else len(order))
-    if worth is None:
-        return steps
     paid = list[Effort]()
     for step in steps:
         step |= worth(step["settles"], efforts[step["settles"]], paid)

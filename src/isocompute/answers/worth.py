@@ -22,8 +22,8 @@ from isocompute.answers.broke import went_as_far
 from isocompute.answers.on_the_way import one_run
 from isocompute.answers.prescribe import Prescription, Question
 from isocompute.answers.spending import solved
-from isocompute.answers.step_lines import two_digits
 from isocompute.domain import Configuration, Effort
+from isocompute.domain.text import two_digits
 from isocompute.model.data import MIN_STEPS
 
 # Steps that compare what was tested: they gain at most what not knowing the best of it loses.

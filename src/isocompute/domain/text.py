@@ -21,6 +21,18 @@ def takes(rollouts: float) -> str:
     return f"{compact(rollouts)} rollouts"
 
 
+def two_digits(value: float) -> int:
+    """A count rounded down.
+
+    >>> two_digits(4134.0), two_digits(0.5)
+    (4100, 0)
+    """
+    if value < 1:
+        return 0
+    digit = 10 ** max(math.floor(math.log10(value)) - 1, 0)
+    return int(value / digit) * int(digit)
+
+
 def none_of(what: str, known: Iterable[str], got: str) -> str:
     """What is said where a name is none of those that there are.
 

@@ -329,7 +329,7 @@ def _keys(d: Mapping[str, Any], trainer: str) -> list[str]:
 def _beside(d: Mapping[str, Any], trainer: str) -> list[str]:
     """What to know beside the keys: units, what they do not say, and who trained with them."""
     unsaid, version = recipe_unsaid(d, trainer), d["trainer_trained"][trainer]
-    named = unsaid_of_runs(d, trainer) if unsaid else ()
+    named = unsaid_of_runs(d, trainer)
     left = [one for one in d["trainer_not_set"][trainer] if one not in named]
     said = [
         unsaid,

@@ -145,7 +145,8 @@ def less_words(d: Mapping[str, Any]) -> str:
     if half["as_good"]:
         most = score_text(d, max(half["interval"][1], 0.0))
         of = "" if n == d["rollouts_per_problem"] else f" with n = {n}"
-        return f"half does as well: {score_text(d, score)}{of} (at most {most} less){more}"
+        said = f"half does as well: {score_text(d, score)}{of}"
+        return fitting([f"{said} (at most {most} less){more}", f"{said} (-{most}){more}", said + more])
     return f"half the budget: {score_text(d, score)}{more}"
 
 

@@ -508,7 +508,7 @@ def test_a_smaller_batch_of_few_problems_is_said_on_the_screen(monkeypatch: Any)
     _, d = design_sweep(APART, Asked(limits=few, draws=DRAWS, notices=(notice("prior_alone"),)))
     assert "bp_of_prior" not in [one["code"] for one in d["notices"]]
     text = "\n".join(design_lines(d))
-    batch = "Batch   B_p = 8, the most that 15 problems fill; the prior comes from B_p = 16."
+    batch = "Batch   B_p = 8, the most that 15 problems fill; the prior has B_p = 16."
     assert f"\n{batch}\n" in text
     assert "\nSet     --difficulty: it decides" in text
     poor = replace(LIMITS, budget=2e5)

@@ -29,7 +29,6 @@ one series may be named for its run and its key (`RUN-12_eval_acc.csv`, Neptune'
 
 from __future__ import annotations
 
-import ast
 import csv
 import os
 import re
@@ -59,6 +58,7 @@ from isocompute.importers.reading import (
     flatten,
     folder_name,
     parse_json,
+    parse_python,
     run_name,
 )
 from isocompute.importers.series import points_of
@@ -361,10 +361,7 @@ def _opened(row: dict[str, str]) -> dict[str, object]:
     whole = row.get("config", "")
     if not whole.startswith("{"):
         return dict(row)
-    try:
-        found = ast.literal_eval(whole)
-    except (ValueError, SyntaxError, MemoryError, RecursionError):
-        found = parse_json(whole)[0]
+    found = parse_python(whole) or parse_json(whole)[0]
     return {key: value for key, value in flatten(found).items() if value is not None}
 
 

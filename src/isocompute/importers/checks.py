@@ -31,7 +31,6 @@ UNCOUNTED = (
 )
 _OF_B_P = ", as B_p problems (no gen_batch_size there)"
 KEPT = "rollouts: those that updates trained on, as told; dynamic sampling drew more"
-COUNTED_BY = "rollouts: counted by {}, as mapped"
 REFILLED = "{} refills batches: more rollouts were drawn than B_p * n * step counts"
 # Where trainers say so beside verl: OpenRLHF, SkyRL, NeMo-RL, EasyR1, slime, ms-swift,
 # open-instruct (configurations of 2026-08; the last two by their documentation alone).

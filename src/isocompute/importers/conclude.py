@@ -54,16 +54,17 @@ from isocompute.importers.points import (
 )
 from isocompute.importers.reading import clean_text, whole
 from isocompute.importers.recorded import logged_rate
-from isocompute.importers.runs import ImportedRun, Outcomes, Provenance, UnclearError
+from isocompute.importers.runs import COUNTED_BY, ImportedRun, Outcomes, Provenance, UnclearError
 from isocompute.importers.scale import of_errors
 from isocompute.importers.schedule import EPOCH, rate_span
 from isocompute.importers.scored import OF_PASSES, Evidence
 from isocompute.importers.settings import Settings
 from isocompute.importers.spent import Each, Spent
 from isocompute.importers.split_names import measured
-from isocompute.importers.steps import BEFORE, EARLIEST_FIRST, FROM_ZERO, OWN, Counters
+from isocompute.importers.steps import BEFORE, EARLIEST_FIRST, FROM_ZERO, Counters
 from isocompute.importers.taught import ALIKE, share_at_the_end
 from isocompute.importers.timing import gpus_by_throughput, times_of
+from isocompute.importers.vocabulary import TRACKER_STEPS
 
 MAX_UNREAD = 200
 _N = "rollouts_per_problem"
@@ -168,7 +169,7 @@ def conclude(
         c.counters.infer(told or f"step: the log's counters move by {ticks} in an update")
         if within := before - sum(len(p.step) for p in held_out):
             c.counters.infer(f"score: {within} taken within an update are left out")
-    if found.per_tick > 1 and c.settings.step in (None, *OWN):
+    if found.per_tick > 1 and c.settings.step in (None, *TRACKER_STEPS):
         c.counters.agree(found.per_tick)
         c.side = placing.to_updates(c.points, c.side, 1, found.per_tick)
         c.counters.infer(f"step: one of the log is {found.per_tick} updates")
@@ -387,7 +388,7 @@ def _check_batch(c: Collected, b_p: int | None, n: int | None, *, given: bool) -
     counts = {column.metric.label: key for key, column in c.settings.columns.items()}
     for label, kind in (("rollouts", "rollouts"), (PROBLEMS_SAMPLED, "sampled")):
         if label in counts and side[kind]:
-            c.counters.infer(checks.COUNTED_BY.format(counts[label]))
+            c.counters.infer(COUNTED_BY.format(counts[label]))
     text = checks.counts_problems(b_p, n, side["rollouts"])
     if "rollouts" in counts and text is not None:
         raise UnclearError(f"run {c.name}: {checks.PROBLEMS.format(text)}")

@@ -6,8 +6,6 @@ transformers' see `progress`.
 
 from __future__ import annotations
 
-import ast
-import contextlib
 import re
 import shlex
 from collections.abc import Iterator, Sequence
@@ -31,6 +29,7 @@ from isocompute.importers.reading import (
     flatten,
     iter_lines,
     open_log,
+    parse_python,
     run_name,
 )
 from isocompute.importers.runs import ImportedRun, UnclearError
@@ -312,10 +311,7 @@ class _Runs:
         if len(self.found) == 1:
             self._look_beside(self.found[0])
         if self.errors.count:
-            self.found[0].note(
-                f"{self.errors.count} lines were not used; the first: line "
-                f"{self.errors.kept[0].line}: {self.errors.kept[0].reason}"
-            )
+            self.found[0].note(self.errors.told("lines"))
         provenance = provenance_of(self.path, self.source)
         return [c.finish(self.path, self.source, provenance) for c in self.found]
 
@@ -350,12 +346,8 @@ def _configuration(lines: list[str], text: str, found: dict[str, object]) -> lis
     joined = "\n".join(lines)
     if joined.count("{") > joined.count("}"):
         return lines
-    try:
-        value = ast.literal_eval(joined)
-    except (ValueError, SyntaxError, MemoryError, RecursionError, TypeError):
-        return []  # another process printed in between: its numbers are asked for instead
-    if isinstance(value, dict):
-        found.update(flatten(value))
+    value = parse_python(joined)  # None: another process printed in between; its numbers are asked
+    found.update(flatten(value) if isinstance(value, dict) else {})
     return []
 
 
@@ -373,8 +365,8 @@ def _cut_off(lines: list[str], _: str, found: dict[str, object]) -> list[str]:
         bare, closing = _QUOTED.sub("", text), ""
         for mark in re.findall(r"[][(){}]", bare):
             closing = closing[1:] if mark in ")]}" else _CLOSING[mark] + closing
-        with contextlib.suppress(ValueError, SyntaxError, MemoryError, RecursionError, TypeError):
-            value = ast.literal_eval(text.rstrip(",") + closing)
+        value = parse_python(text.rstrip(",") + closing)
+        if value is not None:
             found.update(flatten(value) if isinstance(value, dict) else {})
             break
     return []

@@ -192,8 +192,5 @@ def read_layout(
         source = f"{kind}-parquet"
     provenance = provenance_of(path, source)
     if errors.count and collectors:
-        next(iter(collectors.values())).note(
-            f"{errors.count} rows were not used; the first: line {errors.kept[0].line}: "
-            f"{errors.kept[0].reason}"
-        )
+        next(iter(collectors.values())).note(errors.told())
     return [c.finish(path, source, provenance) for c in collectors.values()]

@@ -13,11 +13,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from isocompute.errors import InputError
+from isocompute.importers.database import columns_of, opened
 from isocompute.importers.scored import likely_key
-from isocompute.importers.sqlite import MAX_ROWS, columns_of, opened
 
 _ENDINGS = (".db", ".sqlite", ".sqlite3")
 _OURS = "study.db"  # a study's own records
+MAX_ROWS = 1_000_000  # of a table of one's own
 _MAGIC = b"SQLite format 3\0"
 _COUNTER = re.compile("step|update|batch|iter|epoch|rollout", re.I)
 _OF_TRACKERS = ({"key", "value", "run_uuid", "step"}, {"run_name", "step", "metrics"})

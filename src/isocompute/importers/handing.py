@@ -79,9 +79,8 @@ def is_a_table(path: Path, header: str) -> InputError:
     from isocompute.importers.questions import answered, collected
     from isocompute.importers.scale import PLAIN
     from isocompute.importers.table import some
-    from isocompute.importers.tables import of_sheets
     from isocompute.importers.tidy import load_tidy
-    from isocompute.importers.workbooks import is_workbook, sheets_of, shown
+    from isocompute.importers.workbooks import is_workbook, of_sheets, sheets_of, shown
 
     if "|" in header:
         refuse_markdown(path, path.read_bytes()[:4096].splitlines())

@@ -150,8 +150,7 @@ def read_jsonl(paths: Sequence[Path], settings: Settings, name: str = "") -> lis
         )
     finish_dumps(dumps, collector)
     if errors.count:
-        collector.note(f"{errors.count} rows were not used; the first: line "
-                       f"{errors.kept[0].line}: {errors.kept[0].reason}")
+        collector.note(errors.told())
     provenance = provenance_of(first, source)
     return [one.finish(first, source, provenance) for one in runs.finish()]
 

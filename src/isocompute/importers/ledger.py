@@ -25,6 +25,11 @@ class Errors:
         if len(self.kept) < MAX_ERRORS_KEPT:
             self.kept.append(RowError(self.file, line, clean_text(reason)))
 
+    def told(self, what: str = "rows") -> str:
+        """How many were not used, and why the first was not."""
+        return (f"{self.count} {what} were not used; the first: line {self.kept[0].line}: "
+                f"{self.kept[0].reason}")  # fmt: skip
+
 
 def provenance_of(path: Path, source: str, sha256: str | None = None) -> Provenance:
     """Where a run came from."""

@@ -23,7 +23,6 @@ from isocompute.importers.configuration import IN_ROWS, MODELS
 from isocompute.importers.powers import LOG2, refuse_logarithm
 from isocompute.importers.schedule import EPOCH, EPOCH_KEYS
 from isocompute.importers.settings import Column, Settings
-from isocompute.importers.steps import OWN
 from isocompute.importers.taught import ALIKE, ALIKE_KEYS
 from isocompute.importers.timing import TIMING_KEYS
 from isocompute.importers.vocabulary import (
@@ -39,6 +38,7 @@ from isocompute.importers.vocabulary import (
     STEP_KEYS,
     TOKENS_KEYS,
     TOTAL_TOKENS_KEY,
+    TRACKER_STEPS,
     column_of,
     counts_updates,
 )
@@ -102,7 +102,7 @@ def meaning_of(
         return "drawn"
     if may_be_setting(key):
         return f"?{key}"
-    if key not in (*OWN, *STEP_KEYS) and counts_updates(key):
+    if key not in (*TRACKER_STEPS, *STEP_KEYS) and counts_updates(key):
         return f"#{key}"
     return None
 

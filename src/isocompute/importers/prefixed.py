@@ -9,8 +9,6 @@ number of a process, or a name in front of a bar. A run takes its name from an o
 
 from __future__ import annotations
 
-import ast
-import contextlib
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,7 +20,7 @@ from isocompute.importers.launched import said_in
 from isocompute.importers.ledger import Errors, provenance_of
 from isocompute.importers.meanings import SPLIT_IN_KEY, SPLITS
 from isocompute.importers.printed import settings_in
-from isocompute.importers.reading import iter_lines, open_log, parse_json, run_name
+from isocompute.importers.reading import iter_lines, open_log, parse_json, parse_python, run_name
 from isocompute.importers.runs import ImportedRun, UnclearError
 from isocompute.importers.series import STEPS
 from isocompute.importers.settings import Settings
@@ -158,8 +156,7 @@ def _rows(path: Path) -> list[_Row]:
             continue
         value, _ = parse_json(match["row"])
         if value is None and "{'" in text:
-            with contextlib.suppress(ValueError, SyntaxError, MemoryError, RecursionError):
-                value = ast.literal_eval(match["row"])  # as Python prints it
+            value = parse_python(match["row"])
         if not isinstance(value, dict) or not value:
             continue
         if (of := _STEP.search(match["before"])) and not any(key in value for key in STEPS):

@@ -17,7 +17,7 @@ import re
 from typing import NamedTuple
 
 from isocompute.importers.elsewhere import tells
-from isocompute.importers.reading import flatten
+from isocompute.importers.reading import flatten, parse_python
 
 _SLIME = re.compile(r"(?:^|[\s\]])(eval|rollout) ([0-9]{1,15}): (\{'.*\})\s*$")
 _OPENRLHF = re.compile(
@@ -28,7 +28,6 @@ _HEADING = re.compile(r"(?:^|[-|\]] )Step [0-9]{1,15}:\s*$")  # no "Epoch 2, Ste
 _SKYRL = re.compile(r"(?:^|[-|\]] )Step ([0-9]{1,15}): (\{'.*\})\s*$")
 _MOST_LINES = 1_000  # of a printed dictionary; trainers log some hundred numbers at once
 _TORCHTUNE = re.compile(r"^Step ([0-9]{1,15}) \| ((?:[^\s:]+:\S+\s*)+)$")
-_NOT_NUMBERS = re.compile(r"(?<![\w'.])(?:nan|-?inf)(?![\w'])")
 # --rollout-batch-size 32 of a command that was printed, and Megatron's list of all arguments
 _OPTION = re.compile(r"--([a-z][a-z0-9_.-]{1,60})[ =](?!-)([^\s'\"\\$]{1,300})(?=[\s'\"\\]|$)")
 _ARGUMENT = re.compile(r"^\s*([a-z]\w{1,60}) \.{2,80} (\S{1,200})\s*$")
@@ -102,10 +101,7 @@ def row_in(text: str) -> Printed | None:
         source, part, step = "skyrl-console", "", match[1]
     else:
         return None
-    try:
-        values = ast.literal_eval(_NOT_NUMBERS.sub("None", match[match.re.groups]))
-    except (ValueError, SyntaxError, MemoryError, RecursionError, TypeError):
-        return None
+    values = parse_python(match[match.re.groups])
     if not isinstance(values, dict):
         return None
     if not part:

@@ -8,7 +8,6 @@ of evaluations and data sets count something else: the first without a name is t
 
 from __future__ import annotations
 
-import ast
 import math
 import re
 from collections.abc import Collection, Iterator, Sequence
@@ -17,7 +16,7 @@ from itertools import accumulate, pairwise
 
 import numpy as np
 
-from isocompute.importers.reading import number
+from isocompute.importers.reading import number, parse_python
 from isocompute.importers.runs import UnclearError
 from isocompute.importers.streams import AnotherRunError
 
@@ -29,7 +28,6 @@ OF_MAX = "global_step/max_steps"
 # Unsloth 2025.11, models/_utils.py; transformers 5.23, trainer.py, says it to its logger
 _PLAN = re.compile(r"(Num Epochs|Total (?:optimization )?steps) = ([0-9][0-9,]{0,14})")
 _ENDED = 0.02  # of the highest learning rate, below which a plan was trained to its end
-_NOT_NUMBERS = re.compile(r"(?<![\w'.])(?:nan|-?inf)(?![\w'])")
 
 
 _SLACK = 0.05  # of an update: floating point, and digits cut before
@@ -281,8 +279,5 @@ def _even(rows: Sequence[_Row], name: str) -> bool:
 
 
 def _values(text: str) -> dict[str, object] | None:
-    try:
-        found = ast.literal_eval(_NOT_NUMBERS.sub("None", text))
-    except (ValueError, SyntaxError, MemoryError, RecursionError, TypeError):
-        return None
+    found = parse_python(text)
     return found if isinstance(found, dict) else None

@@ -7,7 +7,6 @@ where no counts are there, nothing says how to weigh the parts, and `siblings` r
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from itertools import permutations
@@ -22,11 +21,8 @@ from isocompute.importers.reading import number, whole
 from isocompute.importers.runs import ImportedRun, UnclearError
 from isocompute.importers.series import STEPS
 from isocompute.importers.settings import Settings
+from isocompute.importers.siblings import RANK
 
-RANK = re.compile(
-    r"(?:^|[-_.])(?:local_?)?(?:rank|worker|proc|process|shard)[-_]?(?P<rank>[0-9]+)(?=$|[-_.])",
-    re.I,
-)
 _ROUNDED = 6e-4  # of a ratio that is written with three digits
 
 Row = dict[str, float]

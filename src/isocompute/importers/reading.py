@@ -6,6 +6,7 @@ one row never costs the rest of the file.
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import datetime
 import gzip
@@ -168,6 +169,21 @@ def parse_json(data: bytes | str) -> tuple[Any, str | None]:
         return None, "JSON nested too deep"
     except ValueError as error:  # JSONDecodeError; also an integer of more than 4300 digits
         return None, f"not JSON ({str(error)[:60]})"
+
+
+_NOT_LITERALS = re.compile(r"(?<![\w'.])(?:nan|-?inf)(?![\w'])")
+
+
+def parse_python(text: str) -> Any:
+    """What Python printed of a value of plain types; None where it is none. NaN is read as None.
+
+    >>> parse_python("{'acc': 0.5, 'loss': nan}"), parse_python("{'n': torch.half}")
+    ({'acc': 0.5, 'loss': None}, None)
+    """
+    for written in (text, _NOT_LITERALS.sub("None", text)):
+        with contextlib.suppress(ValueError, SyntaxError, MemoryError, RecursionError, TypeError):
+            return ast.literal_eval(written)
+    return None
 
 
 def number(value: object) -> float | None:

@@ -7,23 +7,13 @@ the loss, and has no word here.
 
 from __future__ import annotations
 
-import contextlib
 import math
 from collections.abc import Mapping
-from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
-
-from isocompute.errors import InputError
 from isocompute.importers.reading import number
-from isocompute.importers.table import FloatArray, numbers_of
 from isocompute.importers.trained import trained_of
 from isocompute.recipe import RECORDED, SHARED, TRAINED
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 
 class _Key(NamedTuple):
@@ -132,20 +122,6 @@ def recorded_said(facts: Mapping[str, str]) -> dict[str, float | str]:
     known = {word: v for word, v in said.items() if v is not None and math.isfinite(v)}
     return {**known, **{word: facts[word] for word in (*SHARED, *TRAINED)
                         if word in facts and word not in known}}  # fmt: skip
-
-
-def recorded_columns(table: pa.Table, path: Path) -> dict[str, FloatArray]:
-    """Columns of a table that a word of a recipe names, where they hold numbers."""
-    out = {}
-    for name in (name for name in RECORDED if name in table.column_names):
-        with contextlib.suppress(InputError):  # another thing of that name
-            out[name] = numbers_of(table, name, path)
-    return out
-
-
-def recorded_rows(columns: Mapping[str, FloatArray], rows: NDArray[np.intp]) -> dict[str, float]:
-    """What rows of one run say, where all of them say it; a schedule counts by its largest."""
-    return {k: float(v[rows].max()) for k, v in columns.items() if np.isfinite(v[rows]).all()}
 
 
 def _truth(value: object) -> bool | None:

@@ -10,10 +10,9 @@ from pathlib import Path
 
 from isocompute.errors import InputError
 from isocompute.importers.called import mapping
-from isocompute.importers.checks import COUNTED_BY
 from isocompute.importers.powers import refuse_logarithm
 from isocompute.importers.reading import is_missing_word, number, whole
-from isocompute.importers.runs import ImportedRun
+from isocompute.importers.runs import COUNTED_BY, ImportedRun
 from isocompute.importers.settings import ERRORS, Settings
 
 _NO_SCORE = re.compile(  # cer and wer are error rates

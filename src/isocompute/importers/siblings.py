@@ -11,14 +11,17 @@ from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 
+from isocompute.importers.described import BESIDE
 from isocompute.importers.names import number_in, pattern_of
-from isocompute.importers.ranks import RANK
 from isocompute.importers.runs import ImportedRun, UnclearError
 from isocompute.importers.split_names import job_of
 
+RANK = re.compile(
+    r"(?:^|[-_.])(?:local_?)?(?:rank|worker|proc|process|shard)[-_]?(?P<rank>[0-9]+)(?=$|[-_.])",
+    re.I,
+)
 _RANK = re.compile(rf"gpu[-_]?[0-9]+|.*{RANK.pattern}.*", re.I)
 _ATTEMPT = re.compile(r"(?:attempt|try|retry|restart)[-_]?[0-9]+", re.I)
-BESIDE = "configuration: read from "  # begins the line of one that lies beside its log
 
 
 def refuse_siblings(runs: Sequence[ImportedRun], *, named: bool) -> None:

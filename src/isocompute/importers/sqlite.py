@@ -1,61 +1,23 @@
-"""MLflow and trackio databases -> rows. Opened for reading only, with limits on every query."""
+"""MLflow and trackio databases -> rows."""
 
 from __future__ import annotations
 
 import sqlite3
 from collections import defaultdict
-from collections.abc import Iterator, Set
-from contextlib import contextmanager
+from collections.abc import Set
 from pathlib import Path
 
 from isocompute.errors import InputError
 from isocompute.importers.calls import Calls
 from isocompute.importers.collect import Collector
+from isocompute.importers.database import columns_of, opened
 from isocompute.importers.described import CUT
 from isocompute.importers.ledger import Errors, provenance_of
 from isocompute.importers.mlflow_store import DELETED
-from isocompute.importers.reading import MAX_LINE_BYTES, OF_ONES_OWN, parse_json
+from isocompute.importers.reading import OF_ONES_OWN, parse_json
 from isocompute.importers.runs import STOPPED, ImportedRun
 from isocompute.importers.settings import Settings
 from isocompute.importers.several import one_of
-
-_STEPS_PER_CALLBACK = 1_000_000
-MAX_ROWS = 1_000_000  # of a table of one's own
-MAX_CALLBACKS = 200_000  # virtual machine steps / 1e6: hours, but a planted view ends
-
-
-@contextmanager
-def opened(path: Path) -> Iterator[sqlite3.Connection]:
-    """A database for reading alone, that no planted schema or endless view can misuse."""
-    uri = f"{path.resolve().as_uri()}?mode=ro"
-    connection = sqlite3.connect(uri, uri=True, timeout=10)
-    calls = 0
-
-    def stop() -> int:
-        nonlocal calls
-        calls += 1
-        return int(calls > MAX_CALLBACKS)
-
-    try:
-        connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MAX_LINE_BYTES)
-        connection.execute("PRAGMA query_only=ON")
-        connection.execute("PRAGMA trusted_schema=OFF")  # no functions from a planted schema
-        connection.text_factory = lambda data: data.decode("utf-8", "replace")
-        connection.set_progress_handler(stop, _STEPS_PER_CALLBACK)
-        yield connection
-    finally:
-        connection.close()
-
-
-def columns_of(connection: sqlite3.Connection, table: str) -> Set[str]:
-    """Columns of a real table in their order; none for a view, which may never end."""
-    kind = connection.execute(
-        "SELECT type FROM sqlite_master WHERE name = ?", (table,)
-    ).fetchone()
-    if kind is None or kind[0] != "table":
-        return {}.keys()
-    rows = connection.execute(f'PRAGMA table_info("{table}")')
-    return {str(row[1]): None for row in rows}.keys()
 
 
 def read_sqlite(path: Path, settings: Settings) -> list[ImportedRun]:

@@ -14,7 +14,14 @@ from fractions import Fraction
 
 from isocompute.importers.reading import clock_of, number, whole
 from isocompute.importers.runs import UnclearError
-from isocompute.importers.vocabulary import CALLS, COUNTS, OF_POLICY, STEP_KEYS, axis_of
+from isocompute.importers.vocabulary import (
+    CALLS,
+    COUNTS,
+    OF_POLICY,
+    STEP_KEYS,
+    TRACKER_STEPS,
+    axis_of,
+)
 
 BEFORE = "and the updates before it count as its own"  # ends the line of a log that begins late
 ASSUMED = "taken for updates"  # ends the line of a step that nothing beside it confirms
@@ -22,7 +29,6 @@ ASSUMED = "taken for updates"  # ends the line of a step that nothing beside it 
 EARLIEST_FIRST = (
     ", but the newest seem to stand first; sort the file by time, the earliest first."
 )
-OWN = ("step", "_step", "Step")  # names under which a tracker's own step goes
 # Trainers whose counter may begin at 0 and stand at an evaluation after the update that it counts:
 # verl 0.1 (trainer/ppo/ray_trainer.py, fit), AReaL 1.0.4 (trainer/rl_trainer.py, train), slime
 # 0.3.1 (train.py); and prime-rl, which since 2026-06 (559b447, orchestrator/orchestrator.py) counts
@@ -52,7 +58,8 @@ class Counters:
 
     def __init__(self, wanted: str | None) -> None:
         self.wanted = wanted
-        self.busy = wanted is not None and wanted not in OWN  # a row's step is to be looked for
+        # a row's step is to be looked for
+        self.busy = wanted is not None and wanted not in TRACKER_STEPS
         self.seen: dict[str, None] = {}  # keys of counters, in the order of the log
         self.defined: dict[str, str] = {}  # the log's own: key or glob -> counter
         self.calls = False  # the tracker's step counts calls

@@ -5,6 +5,7 @@ A CSV may be separated by commas, semicolons or tabs, begin with lines of `#`, b
 
 from __future__ import annotations
 
+import contextlib
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -24,6 +25,7 @@ from isocompute.importers.local_cells import (
 )
 from isocompute.importers.reading import clean_text
 from isocompute.importers.torn import ends_within_line, may_be_cut
+from isocompute.recipe import RECORDED
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -316,6 +318,15 @@ def _numbers_one_by_one(values: list[str | None], name: str, path: Path) -> Floa
                 f"{path}: column {name} must hold numbers, but row {i + 1} has "
                 f"{ascii(value)[:60]}; {cure_of(name, str(value))}."
             ) from None
+    return out
+
+
+def recorded_columns(table: pa.Table, path: Path) -> dict[str, FloatArray]:
+    """Columns of a table that a word of a recipe names, where they hold numbers."""
+    out = {}
+    for name in (name for name in RECORDED if name in table.column_names):
+        with contextlib.suppress(InputError):  # another thing of that name
+            out[name] = numbers_of(table, name, path)
     return out
 
 

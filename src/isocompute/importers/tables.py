@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from isocompute.errors import InputError
 from isocompute.importers.latex import ENDING
 from isocompute.importers.reading import UTF16, in_utf8
-from isocompute.importers.workbooks import is_workbook, sheets_of
+from isocompute.importers.workbooks import is_workbook, of_sheets, sheets_of
 
 if TYPE_CHECKING:
     from isocompute.importers.runs import ImportedRun
@@ -84,13 +84,6 @@ def _tables_in(folder: Path) -> tuple[list[Path], bool]:
     logs = any(p.is_dir() or is_candidate(p) for p in rest)
     sheets = [sheet for book in books if not logs for sheet in sheets_of(book)]
     return of_sheets([*tables, *sheets]), logs
-
-
-def of_sheets(tables: list[Path]) -> list[Path]:
-    """Tables without those that only say what the columns of another are."""
-    from isocompute.importers.beside import of_columns
-
-    return [path for path in tables if path not in of_columns(tables)]
 
 
 def _tables_below(folder: Path) -> list[Path]:

@@ -17,7 +17,6 @@ from isocompute.importers.called import counts_problems
 from isocompute.importers.configuration import MODELS, configuration
 from isocompute.importers.plain_words import RESPONSES
 from isocompute.importers.powers import LOG2
-from isocompute.importers.recorded import recorded_columns
 from isocompute.importers.repetitions import Named, refuse_two_sweeps
 from isocompute.importers.scale import PLAIN, of_errors, require_range
 from isocompute.importers.settings import Settings
@@ -27,6 +26,7 @@ from isocompute.importers.table import (
     has_percent_signs,
     numbers_of,
     read_table,
+    recorded_columns,
     rows_where,
     scores_of,
     table_in_memory,

@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from isocompute.domain import Curve
 from isocompute.errors import InputError
 from isocompute.importers.placing import own_evaluations
-from isocompute.importers.recorded import recorded_rows
 from isocompute.importers.table import FloatArray, texts_of
 from isocompute.importers.tidy_checks import SCORES, check_recorded
 
@@ -90,11 +89,16 @@ def group(
                     arm=text.get("arm", ""),
                     n_missing=n_missing,
                     n_repeated=int((np.diff(x[kept]) == 0).sum()),
-                    recorded=recorded_rows(recorded, rows),
+                    recorded=_recorded(recorded, rows),
                     **optional,
                 )
             )
     return curves, n_copies
+
+
+def _recorded(columns: Mapping[str, FloatArray], rows: NDArray[np.intp]) -> dict[str, float]:
+    """What rows of one run say, where all of them say it; a schedule counts by its largest."""
+    return {k: float(v[rows].max()) for k, v in columns.items() if np.isfinite(v[rows]).all()}
 
 
 def _first_of_copies(x: FloatArray, score: FloatArray) -> NDArray[np.bool_]:

@@ -284,6 +284,7 @@ def counts_updates(key: str) -> bool:
     return _UPDATES.search(key) is not None and _NO_UPDATES.search(key) is None
 
 
+TRACKER_STEPS = ("step", "_step", "Step")  # names under which a tracker's own step goes
 # What counts updates beside a tracker's own step, the most telling first. OpenRLHF 0.11.0,
 # utils/logging_utils.py; open-instruct 0.3.0, grpo_fast.py (its global_step counts rollouts); slime
 # 0.3.1, wandb_utils.py; ms-swift 4.4, trainers/patcher.py ("5/100").

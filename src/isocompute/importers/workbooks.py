@@ -18,6 +18,7 @@ from typing import Any
 
 from isocompute.errors import InputError, NotInstalledError
 from isocompute.importers import latex
+from isocompute.importers.beside import of_columns
 from isocompute.importers.databases import is_database, tables_in
 from isocompute.importers.listed import NAMING
 
@@ -43,6 +44,11 @@ def sheets_of(path: Path) -> list[Path]:
     """
     state = path.stat()
     return _sheets(path, state.st_mtime_ns, state.st_size)
+
+
+def of_sheets(tables: list[Path]) -> list[Path]:
+    """Tables without those that only say what the columns of another are."""
+    return [path for path in tables if path not in of_columns(tables)]
 
 
 def shown(text: str) -> str:

@@ -20,12 +20,12 @@ from isocompute.importers import (
     settings_from,
     to_curves,
 )
-from isocompute.importers.checks import refills
-from isocompute.importers.configuration import configuration
-from isocompute.importers.repetitions import require_one_arm
-from isocompute.importers.runs import Metric, Series
-from isocompute.importers.settings import parse_metric
-from isocompute.importers.vocabulary import RATE_KEYS, column_of
+from isocompute.importers.runs.checks import refills
+from isocompute.importers.runs.repetitions import require_one_arm
+from isocompute.importers.values.imported import Metric, Series
+from isocompute.importers.words.configuration import configuration
+from isocompute.importers.words.settings import parse_metric
+from isocompute.importers.words.vocabulary import RATE_KEYS, column_of
 
 LOGS = Path(__file__).parent / "fixtures" / "logs"
 BP_N = {"problems_per_batch": 2, "rollouts_per_problem": 4}

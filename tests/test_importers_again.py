@@ -13,7 +13,7 @@ import pytest
 from isocompute.cli import main
 from isocompute.errors import InputError
 from isocompute.importers.archive import import_logs, load_imported
-from isocompute.importers.settings import Settings
+from isocompute.importers.words.settings import Settings
 from isocompute.store.doctor import examine
 
 SCORES = np.round(0.3 + 0.3 * (1 - np.exp(-np.arange(0, 201) / 60)), 4)

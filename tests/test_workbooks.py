@@ -13,7 +13,7 @@ import pytest
 
 from isocompute.cli import main
 from isocompute.errors import InputError, NotInstalledError
-from isocompute.importers import workbooks
+from isocompute.importers.tables import workbooks
 from layout_helpers import load, refused
 
 calamine = pytest.importorskip("python_calamine")

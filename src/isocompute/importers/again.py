@@ -11,11 +11,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from isocompute.importers.identity import settle_runs
-from isocompute.importers.merging import merged
-from isocompute.importers.repetitions import SETTINGS
-from isocompute.importers.runs import ImportedRun
-from isocompute.importers.shared import ENOUGH, scores_of
+from isocompute.importers.runs.identity import settle_runs
+from isocompute.importers.runs.repetitions import SETTINGS
+from isocompute.importers.runs.shared import ENOUGH, merged, scores_of
+from isocompute.importers.values.imported import ImportedRun
 
 _NAMED = ("problems_per_batch", "rollouts_per_problem", "steps", "seed")
 _SAID = ("facts", "score_range", "evaluation_problems", "gpu_s_per_step", "pace", "clocked")

@@ -5,24 +5,20 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from isocompute.errors import InputError
+from isocompute.importers.formats.csvlogs import is_csv_log
+from isocompute.importers.formats.parquetlogs import is_parquet_log
 from isocompute.importers.tables.workbooks import LATEX, is_workbook, of_sheets, sheets_of
+from isocompute.importers.values.imported import ImportedRun, UnclearError
 from isocompute.importers.values.reading import UTF16, in_utf8
-
-if TYPE_CHECKING:
-    from isocompute.importers.values.imported import ImportedRun
-    from isocompute.importers.words.settings import Settings
+from isocompute.importers.words.settings import Settings
 
 _TABLES = (".csv", ".tsv", ".parquet")
 
 
 def is_table(path: Path) -> bool:
     """A file that is a CSV or Parquet table, unless its header is that of a log."""
-    from isocompute.importers.formats.csvlogs import is_csv_log
-    from isocompute.importers.formats.parquetlogs import is_parquet_log
-
     name = path.name.removesuffix(".gz")
     if not (path.is_file() and name.endswith((*_TABLES, ".txt"))):
         return False
@@ -46,7 +42,6 @@ def tables_or_runs(
         InputError: if there is neither.
     """
     from isocompute.importers.read import read_log
-    from isocompute.importers.values.imported import UnclearError
 
     if is_workbook(path):
         return of_sheets(sheets_of(path)), []

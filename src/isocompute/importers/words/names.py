@@ -150,7 +150,7 @@ def _found(pattern: str, run: ImportedRun) -> Mapping[str, int]:
     settings = Settings(pattern=pattern)
     by_name = settings.for_run(run.name)
     by = by_name if by_name.named else settings.for_path(Path(run.provenance.path))
-    return {name: getattr(by, name) for name in by.named}
+    return {name: getattr(by, name) for name in sorted(by.named)}
 
 
 def _holds(pattern: str, runs: Sequence[ImportedRun]) -> bool:

@@ -21,10 +21,14 @@ from isocompute.importers.formats.checkpoints import (
 )
 from isocompute.importers.formats.console import read_console
 from isocompute.importers.formats.csvlogs import is_csv_log, read_csv_log
-from isocompute.importers.formats.documents import document_of, read_documents, runs_in
+from isocompute.importers.formats.documents import (
+    document_of,
+    read_documents,
+    read_trainer_state,
+    runs_in,
+)
 from isocompute.importers.formats.evaluated import evaluated_in_tables
 from isocompute.importers.formats.jsonl import looks_like_jsonl, read_jsonl
-from isocompute.importers.formats.notes import read_written
 from isocompute.importers.formats.parquetlogs import (
     columns_of,
     header_of,
@@ -32,7 +36,6 @@ from isocompute.importers.formats.parquetlogs import (
     is_parquet_log,
     read_parquet_log,
 )
-from isocompute.importers.formats.prefixed import read_prefixed
 from isocompute.importers.formats.ranks import parts_in, read_parts
 from isocompute.importers.formats.recording import read_recording
 from isocompute.importers.formats.stores import (
@@ -43,8 +46,8 @@ from isocompute.importers.formats.stores import (
     read_sqlite,
 )
 from isocompute.importers.formats.tensorboard import is_event_file, lines_of, read_tensorboard
-from isocompute.importers.formats.trainer_state import read_trainer_state
 from isocompute.importers.formats.wandb import read_wandb
+from isocompute.importers.formats.written import read_prefixed, read_written
 from isocompute.importers.given import is_table
 from isocompute.importers.runs.identity import named_apart, settle_runs
 from isocompute.importers.runs.siblings import refuse_siblings

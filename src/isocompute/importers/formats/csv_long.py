@@ -13,7 +13,7 @@ from pathlib import Path
 
 from isocompute.errors import InputError
 from isocompute.importers.formats.whose import (
-    STEPS,
+    STEP_COLUMNS,
     Unnamed,
     identity_of,
     one_of,
@@ -60,7 +60,7 @@ def read_long(
     metric = next(plain.index(c) for c in METRIC_WORDS if c in plain)
     value = next(plain.index(c) for c in VALUE_WORDS if c in plain)
     wanted = () if settings.step is None else (settings.step.lower(),)  # pandas' index has no name
-    step = next((plain.index(c) for c in (*wanted, *STEPS) if c in plain), None)
+    step = next((plain.index(c) for c in (*wanted, *STEP_COLUMNS) if c in plain), None)
     if step is None:
         raise InputError(
             f"a long table must have a column of steps, but {str(path)!r} has "
@@ -182,7 +182,7 @@ def are_events(plain: Sequence[str]) -> bool:
     (True, False)
     """
     return (_EVENT in plain and any(word in plain for word in VALUE_WORDS)
-            and not any(word in plain for word in STEPS) and _clock(plain) is not None)  # fmt: skip
+            and not {*STEP_COLUMNS} & {*plain} and _clock(plain) is not None)  # fmt: skip
 
 
 def _clock(plain: Sequence[str]) -> int | None:

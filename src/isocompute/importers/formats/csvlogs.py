@@ -30,7 +30,7 @@ from isocompute.importers.beside.beside import (
 )
 from isocompute.importers.formats.csv_long import are_events, read_long, with_steps
 from isocompute.importers.formats.whose import (
-    STEPS,
+    STEP_COLUMNS,
     Unnamed,
     identity_of,
     one_of,
@@ -134,7 +134,7 @@ def read_chart(
                 f"score: {means} points of the chart are means of several (their MIN and MAX "
                 "differ): of grouped runs or of neighbouring steps"
             )
-        if not (calls or axis in STEPS or settings.step or collector.counters.rollouts):
+        if not (calls or axis in STEP_COLUMNS or settings.step or collector.counters.rollouts):
             collector.counters.infer(f"step: the chart's axis {axis!r}, {ASSUMED}")
     return collectors
 
@@ -144,7 +144,7 @@ def read_history(
 ) -> dict[str, Collector]:
     """One run, or one per value of a column `run`; an empty cell was not logged in that call."""
     plain = {c.strip().lower(): c for c in header}
-    step = next((plain[c] for c in ("_step", *STEPS) if c in plain), "")
+    step = next((plain[c] for c in ("_step", *STEP_COLUMNS) if c in plain), "")
     if settings.step and not (step and OF_POLICY.search(settings.step)):  # that is of scores alone
         step = settings.step
     if step not in header:
@@ -214,7 +214,7 @@ def read_series(
     """One key of one run, both of the file's name as a table of runs beside it has them."""
     run, key = run_and_key(path) or (run_name(path), path.stem)
     plain = [cell.strip().lower() for cell in header]
-    at = next(plain.index(c) for c in STEPS if c in plain)
+    at = next(plain.index(c) for c in STEP_COLUMNS if c in plain)
     value = next(plain.index(c) for c in VALUE_WORDS if c in plain)
     collector = Collector(run, errors, settings.for_file(run))
     for line, cells in rows:
@@ -236,11 +236,11 @@ def _described(cells: Sequence[str], path: Path) -> str | None:
     JSON lines of the same rows are a log whatever their keys; so are these.
     """
     plain = [cell.strip().lower() for cell in cells]
-    if not any(word in plain for word in STEPS) or pattern_in_columns(cells) is not None or any(
-        may_be_setting(cell) for cell in plain
+    if not {*STEP_COLUMNS} & {*plain} or pattern_in_columns(cells) is not None or any(
+        map(may_be_setting, plain)
     ):
         return None
-    rest = set(plain) - {"", *STEPS, *CLOCKS, *_RELATIVE}
+    rest = set(plain) - {"", *STEP_COLUMNS, *CLOCKS, *_RELATIVE}
     if len(rest) == 1 and rest <= set(VALUE_WORDS) and run_and_key(path) is not None:
         return "series"
     there = configuration_beside(path) or configuration_in_table(path, run_name(path))
@@ -266,7 +266,7 @@ def layout_of(cells: Sequence[str]) -> str | None:
     if is_long:
         return "long"
     logged = any(column_of(cell, cells) is not None for cell in cells)
-    if "_step" in plain or (logged and any(cell in STEPS for cell in (*plain, *cells))):
+    if "_step" in plain or (logged and any(cell in STEP_COLUMNS for cell in (*plain, *cells))):
         return "history"
     return None
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from isocompute.errors import InputError
 from isocompute.importers.beside.listed import NAMING
 from isocompute.importers.formats.checkpoints import BEGUN, STEP, Place, Result, read_results
-from isocompute.importers.formats.whose import STEPS
+from isocompute.importers.formats.whose import STEP_COLUMNS
 from isocompute.importers.tables.handing import TableError
 from isocompute.importers.values.headers import head_of
 from isocompute.importers.values.imported import ImportedRun
@@ -73,7 +73,7 @@ def _results(path: Path, whose: Mapping[str, str]) -> list[Result]:
     except (InputError, OSError, csv.Error):
         return []
     columns = {key.lower(): key for key in (rows[0] if rows else ())}
-    at = next((columns[c] for c in (*_CHECKPOINTS, *STEPS) if c in columns), None)
+    at = next((columns[c] for c in (*_CHECKPOINTS, *STEP_COLUMNS) if c in columns), None)
     if at is None or any(
         is_called(key, name) and not counts_problems(key) for key in columns for name in _OURS
     ):

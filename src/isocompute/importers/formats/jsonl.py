@@ -17,7 +17,7 @@ from isocompute.importers.formats.dumps import (
 )
 from isocompute.importers.formats.whose import UnnamedRows
 from isocompute.importers.runs.collect import MAX_RUNS, Collector
-from isocompute.importers.runs.parts import Parts, parts_of
+from isocompute.importers.runs.steps import Parts, parts_of
 from isocompute.importers.values.imported import Errors, ImportedRun, provenance_of
 from isocompute.importers.values.reading import (
     MAX_LINE_BYTES,

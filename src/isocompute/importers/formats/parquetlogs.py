@@ -16,7 +16,7 @@ from typing import Any
 
 from isocompute.errors import InputError
 from isocompute.importers.formats.csvlogs import MAX_COLUMNS, layout_of, read_layout
-from isocompute.importers.formats.whose import STEPS
+from isocompute.importers.formats.whose import STEP_COLUMNS
 from isocompute.importers.values.cells import Rows
 from isocompute.importers.values.imported import Errors, ImportedRun
 from isocompute.importers.words.settings import Settings
@@ -69,7 +69,7 @@ def read_parquet_log(path: Path, settings: Settings) -> list[ImportedRun]:
 def columns_of(path: Path) -> str:
     """The columns of a Parquet file that may be a table of curves; "" where it is a data set."""
     header = header_of(path)
-    counts = {*STEPS, "rollouts"} & {name.lower() for name in header}
+    counts = {*STEP_COLUMNS, "rollouts"} & {name.lower() for name in header}
     return ",".join(header) if counts else ""
 
 

@@ -18,10 +18,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from isocompute.importers.beside.described import BESIDE, Described
-from isocompute.importers.runs.collected import Collected
+from isocompute.importers.runs.collected import Collected, Sides
 from isocompute.importers.runs.conclude import conclude
 from isocompute.importers.runs.points import Points, at_policy, of_one_set, of_problems
-from isocompute.importers.runs.sides import Sides
 from isocompute.importers.runs.steps import Counters
 from isocompute.importers.values.imported import (
     Errors,

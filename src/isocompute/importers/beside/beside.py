@@ -48,8 +48,14 @@ from isocompute.importers.beside.elsewhere import (
     with_processes,
 )
 from isocompute.importers.beside.listed import NAMING, runs_listed
-from isocompute.importers.values.headers import head_of
-from isocompute.importers.values.reading import MAX_LINE_BYTES, flatten, parse_json, parse_python
+from isocompute.importers.values.headers import SEPARATORS, head_of, separator_of
+from isocompute.importers.values.reading import (
+    MAX_LINE_BYTES,
+    encoding_of,
+    flatten,
+    parse_json,
+    parse_python,
+)
 from isocompute.importers.values.series import points_of
 from isocompute.importers.words.called import may_be_setting
 from isocompute.importers.words.configuration import configuration
@@ -81,6 +87,7 @@ _OF_A_LOG = (
     "_config.yaml", "-config.json", "-config.yaml",
 )
 _HISTORY = re.compile(r"[-_. ]history$")  # what scripts add to the name of a run
+_LOOKED_AT = 1 << 14  # bytes of a table of runs that tell how it is written
 _COUNTERS = {"step", "rollouts", "score", "metric"}
 _CONFIGURATIONS = re.compile(r"(?:\w+[-_])?conf(?:ig)?s?", re.I)  # a folder of them
 _SECTION = re.compile(r"^(?:params|parameters|config|hparams)[./]")  # Neptune, MLflow
@@ -328,9 +335,14 @@ def _tables(folder: Path, _changed: int) -> dict[str, dict[str, dict[str, object
 
 def _table(file: Path) -> dict[str, dict[str, object]]:
     """Rows by the name of the run; empty where a file is no table of runs."""
+    with file.open("rb") as handle:
+        head = handle.read(_LOOKED_AT)
+    encoding = encoding_of(head).replace("utf8", "utf-8-sig")
+    titles = head.decode(encoding, "replace").splitlines()
+    first = next((line for line in titles if any(s in line for s in SEPARATORS)), "")
     try:
-        with file.open(encoding="utf-8-sig", errors="replace", newline="") as handle:
-            lines = csv.reader(handle)
+        with file.open(encoding=encoding, errors="replace", newline="") as table:
+            lines = csv.reader(table, delimiter=separator_of(first))
             header = next((row for row in lines if sum(map(bool, row)) > 1), [])  # below a title
             plain = [cell.strip().lower() for cell in header]
             naming = [i for i, cell in enumerate(plain) if cell in NAMING]

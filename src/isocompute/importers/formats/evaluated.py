@@ -10,7 +10,7 @@ from __future__ import annotations
 import csv
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from isocompute.errors import InputError
@@ -18,9 +18,9 @@ from isocompute.importers.beside.listed import NAMING
 from isocompute.importers.formats.checkpoints import BEGUN, STEP, Place, Result, read_results
 from isocompute.importers.formats.whose import STEP_COLUMNS
 from isocompute.importers.tables.handing import TableError
-from isocompute.importers.values.headers import head_of
+from isocompute.importers.values.headers import head_of, rows_of
 from isocompute.importers.values.imported import ImportedRun
-from isocompute.importers.values.reading import in_utf8, number, whole
+from isocompute.importers.values.reading import number, whole
 from isocompute.importers.words.called import counts_problems, is_called
 from isocompute.importers.words.settings import Settings
 
@@ -100,11 +100,8 @@ def _rows(path: Path) -> Iterator[dict[str, str]]:
     """The rows of a small CSV, by the names of its columns."""
     if path.suffix not in (".csv", ".tsv") or path.stat().st_size > _MOST_BYTES:
         return
-    head = head_of(path)
-    lines: Iterable[str] = in_utf8(path.read_bytes()).decode("utf-8", "replace").splitlines()
-    for cells in list(csv.reader(lines, delimiter=head.separator))[head.lines :]:
-        if any(cells):
-            yield dict(zip(head.names, cells, strict=False))
+    names = head_of(path).names
+    yield from (dict(zip(names, cells, strict=False)) for cells in rows_of(path) if any(cells))
 
 
 def _step_of(cell: str) -> int | None:

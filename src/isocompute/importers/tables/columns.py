@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import csv
 import difflib
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,7 +15,7 @@ from isocompute.errors import InputError
 from isocompute.importers.beside.beside import configuration_in_table
 from isocompute.importers.tables.table import FloatArray, some
 from isocompute.importers.tables.wide import of_update, pattern_of_updates, says_end
-from isocompute.importers.values.headers import head_of
+from isocompute.importers.values.headers import head_of, rows_of
 from isocompute.importers.values.reading import number
 from isocompute.importers.words.asking import BY_N, Cure, likely_columns, trial_of
 from isocompute.importers.words.called import LOG2, YOURS, by_maps, holds, mapping, maps_of
@@ -238,10 +236,8 @@ def cells_seen(path: Path, header: Sequence[str]) -> dict[str, FloatArray]:
     """The numbers in the first rows of each column of a file, NaN for what is none; {} else."""
     found = dict[str, FloatArray]()
     if path.suffix in (".csv", ".tsv") and path.is_file():
-        head = head_of(path)
-        with path.open(encoding=head.encoding, errors="replace", newline="") as file:
-            rows = [*islice(csv.reader(file, delimiter=head.separator), head.lines + _SEEN)]
-        rows, comma = rows[head.lines :], "," if head.separator != "," else "%"  # a decimal one
+        rows = rows_of(path, _SEEN)
+        comma = "," if head_of(path).separator != "," else "%"  # a decimal one
         for i, name in enumerate(header):
             texts = (row[i].replace("%", "").replace(comma, ".") for row in rows if i < len(row))
             cells = (number(text.strip()) for text in texts)

@@ -15,15 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isocompute.errors import InputError
-from isocompute.importers.values.cells import (
-    cure_of,
-    ends_within_line,
-    has_decimal_commas,
-    may_be_cut,
-    plain_thousands,
-    steps_named,
-    without_units,
-)
+from isocompute.importers.values import cells
 from isocompute.importers.values.headers import head_of
 from isocompute.importers.values.reading import clean_text
 from isocompute.recipe import RECORDED
@@ -154,16 +146,13 @@ def _read_csv(path: Path, naming: Naming) -> pa.Table:
     table = _read_packed(path, how) if path.suffix == ".gz" else pa.csv.read_csv(path, **how)
     if (last := head.names[-1]) in names and names[last] != "rollouts":
         _refuse_cut(table.column(last), last, path)
-    table = without_units(table, names)
+    table = cells.without_units(table, names)
     if head.separator in ";\t":
-        table = plain_thousands(table, names, path, has_decimal_commas(path, head.separator))
-    if head.separator in ";\t":  # decimal commas; 1,234 may be thousands and stays as it is
+        commas = cells.has_decimal_commas(path, head.separator)
+        table = cells.plain_thousands(table, names, path, commas)
         for i, name in enumerate(table.column_names):
-            column = table.column(i)
-            for form in (r"(-?0),([0-9]+)", r"(-?[0-9]+),([0-9]{1,2}|[0-9]{4,})"):
-                form = rf"^\s*{form}(\s*%?)\s*$"
-                column = pc.replace_substring_regex(column, form, r"\1.\2\3")
-            table = table.set_column(i, name, column)
+            plain = pc.replace_substring_regex(table.column(i), cells.DECIMAL, cells.WITH_POINT)
+            table = table.set_column(i, name, plain)
     for name in table.column_names[:1]:  # tables joined by `cat`: a header is no row
         column = table.column(name)
         if (pc.max(pc.binary_length(column)).as_py() or 0) < len(name.strip()):
@@ -176,10 +165,10 @@ def _read_csv(path: Path, naming: Naming) -> pa.Table:
 
 def _refuse_cut(column: pa.ChunkedArray, name: str, path: Path) -> None:
     """A file that ends within the last number of its last row."""
-    if path.suffix not in (".csv", ".tsv") or not ends_within_line(path):
+    if path.suffix not in (".csv", ".tsv") or not cells.ends_within_line(path):
         return
     *others, last = column.to_pylist() or [""]
-    if may_be_cut(last, others):
+    if cells.may_be_cut(last, others):
         raise InputError(
             f"{path}: a table must be whole, but it ends within a line, and its last {name!r:.60} "
             f"is {ascii(last)[1:-1]:.20}, shorter than all others; delete that row, or end its "
@@ -305,7 +294,7 @@ def has_percent_signs(table: pa.Table, name: str) -> bool:
 def _numbers_one_by_one(values: list[str | None], name: str, path: Path) -> FloatArray:
     """The slow way, which finds the row; it also knows spellings such as `inf` and `1E5`."""
     if name == "steps":
-        values = steps_named(values, path)
+        values = cells.steps_named(values, path)
     out = np.full(len(values), np.nan)
     for i, value in enumerate(values):
         try:
@@ -316,7 +305,7 @@ def _numbers_one_by_one(values: list[str | None], name: str, path: Path) -> Floa
         except ValueError:
             raise InputError(
                 f"{path}: column {name} must hold numbers, but row {i + 1} has "
-                f"{ascii(value)[:60]}; {cure_of(name, str(value))}."
+                f"{ascii(value)[:60]}; {cells.cure_of(name, str(value))}."
             ) from None
     return out
 

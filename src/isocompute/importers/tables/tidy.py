@@ -14,33 +14,7 @@ from isocompute.domain import Curve
 from isocompute.errors import InputError
 from isocompute.importers.beside.beside import tables_of
 from isocompute.importers.runs.repetitions import Named, refuse_two_sweeps
-from isocompute.importers.tables.beside import (
-    from_epochs,
-    from_names,
-    from_responses,
-    from_table_beside,
-    with_block,
-    with_configuration,
-)
-from isocompute.importers.tables.cells import (
-    check_end,
-    check_filled,
-    check_prompts,
-    check_rounded,
-    check_units,
-    filled_down,
-    from_logarithms,
-    own_scores,
-)
-from isocompute.importers.tables.checks import (
-    SCORES,
-    check_configurations,
-    check_numbers,
-    check_one_model,
-    check_one_rate,
-    check_problems,
-    check_rivals,
-)
+from isocompute.importers.tables import beside, cells, checks
 from isocompute.importers.tables.columns import (
     NUMBERS,
     REQUIRED,
@@ -118,9 +92,9 @@ def load_tidy(
         problem_set=settings.problem_set or of.problem_set or None,
     )
     if path.is_file() and ".parquet" not in path.name:
-        settings = with_block(path, settings)
+        settings = beside.with_block(path, settings)
     if path.is_file():
-        settings = with_configuration(path, settings, say)
+        settings = beside.with_configuration(path, settings, say)
     return curves_of(path, score_range, where or {}, settings, say=say)
 
 
@@ -175,14 +149,14 @@ def curves_of(
             at = (c for c in columns if c not in names and MEASURED_AT.search(plain_name(c)))
             names |= dict.fromkeys([*at][:1], _MEASURED)
         goes_by.update({name: column for column, name in names.items()})
-        check_rivals(header, names, path)
-        check_units(goes_by, path)
+        checks.check_rivals(header, names, path)
+        cells.check_units(goes_by, path)
         if not (scores or "score" in goes_by):  # before a cell is read: all that will be asked for
             raise not_there(path, _unsaid(goes_by, settings, path), header, settings)
         return names
 
     filled_by = list[str]()
-    table = _select(filled_down(read(path, naming), filled_by), where, path)
+    table = _select(cells.filled_down(read(path, naming), filled_by), where, path)
     if filled_by and say is not None:
         say(f"{path}: {filled_by[0]}")
     if table.num_rows == 0:
@@ -191,13 +165,13 @@ def curves_of(
     models = [c for c in table.column_names if plain_name(c) in MODELS and c not in where]
     score_of = partial(scores_of, path=path, score_range=score_range)
     numbers = {name: numbers_of(table, name, path) for name in NUMBERS if name in there}
-    numbers |= {name: score_of(table, name) for name in SCORES if name in there}
-    from_logarithms(numbers, goes_by, path)
+    numbers |= {name: score_of(table, name) for name in checks.SCORES if name in there}
+    cells.from_logarithms(numbers, goes_by, path)
     units = texts_of(table, UNIT) if UNIT in there else None
     texts = {name: texts_of(table, name) for name in TEXTS if name in there}
     for name in models:
         at = next((numbers[key] for key in ("rollouts", "steps") if key in numbers), None)
-        check_one_model(name, *texts_of(table, name), at, path, "run" in there)
+        checks.check_one_model(name, *texts_of(table, name), at, path, "run" in there)
     recorded = recorded_columns(table, path)
     if (is_turned := any(one.step is not None for one in scores)):
         numbers, texts, recorded, told = turned(
@@ -218,43 +192,44 @@ def curves_of(
         for name in ("run", "problem_set", "split"):
             if name not in words and (word := getattr(one.settings, name)) is not None:
                 words[name] = (np.zeros(rows, dtype=np.int64), [word])
-        from_names(mine, words, one.settings)
-        from_table_beside(mine, words, path, say if one in scores[:1] or not one.is_wide else None)
+        beside.from_names(mine, words, one.settings)
+        first = one in scores[:1] or not one.is_wide
+        beside.from_table_beside(mine, words, path, say if first else None)
         for name in SETTINGS:
             value = getattr(one.settings, name)
             if name not in mine and value is not None:
                 mine[name] = np.full(rows, float(value))
-        from_responses(mine, path, None if is_turned else units)
-        from_epochs(mine, one.settings, path)
+        beside.from_responses(mine, path, None if is_turned else units)
+        beside.from_epochs(mine, one.settings, path)
         if "steps" in mine and "rollouts" not in mine and set(SETTINGS[:2]) <= set(mine):
             mine["rollouts"] = (
                 mine["problems_per_batch"] * mine["rollouts_per_problem"] * mine["steps"]
             )
         for column in (c for c in table.column_names if counts_problems(c) and not is_turned):
             if column not in where and "score" in mine:
-                check_problems(column, numbers_of(table, column, path), mine, words, path)
+                checks.check_problems(column, numbers_of(table, column, path), mine, words, path)
         filled = 0
         if _MEASURED in goes_by and {"score", "steps"} <= set(mine) and not is_turned:
             at = numbers_of(table, _MEASURED, path)
             of_runs = [*(mine[name] for name in SETTINGS if name in mine),
                        *(codes.astype(np.float64) for codes, _ in words.values())]  # fmt: skip
-            filled = own_scores(mine, of_runs, at, goes_by["steps"], goes_by[_MEASURED], path)
+            filled = cells.own_scores(mine, of_runs, at, goes_by["steps"], goes_by[_MEASURED], path)
             if filled and say is not None:
                 say(f"{path}: {filled} rows repeat a score that {goes_by[_MEASURED]} says is of "
                     "another row, and are left out")  # fmt: skip
         if missing := [name for name in REQUIRED if name not in mine]:
             raise not_there(path, missing, header, settings)
-        check_numbers(mine, path, score_range, goes_by.get("rollouts", "rollouts").strip())
-        check_rounded(table, mine, path)
-        check_filled(mine, words, path)
+        checks.check_numbers(mine, path, score_range, goes_by.get("rollouts", "rollouts").strip())
+        cells.check_rounded(table, mine, path)
+        cells.check_filled(mine, words, path)
         if not where:
-            check_end(mine, path)
-        check_prompts(mine, path, goes_by.get("problems_per_batch", "").strip())
+            cells.check_end(mine, path)
+        cells.check_prompts(mine, path, goes_by.get("problems_per_batch", "").strip())
         signs = has_percent_signs(table, one.column)
         if not signs:
             require_range(goes_by.get(one.column, ""), mine["score"], score_range, str(path))
         low, high = score_range
-        mine |= {name: (mine[name] - low) / (high - low) for name in set(SCORES) & set(mine)}
+        mine |= {name: (mine[name] - low) / (high - low) for name in set(checks.SCORES) & set(mine)}
         if one.metric is not None:
             words["metric"] = (np.zeros(rows, dtype=np.int64), [one.metric])
         is_wide = one.is_wide or filled > 0
@@ -269,7 +244,8 @@ def curves_of(
         chosen = {goes_by.get(name, name): name for name in where}
         told = told_apart(
             _select(read(path, lambda _: {**others, **chosen}), where, path).select([*others]),
-            [*(v for k, v in numbers.items() if k not in SCORES), *(c for c, _ in texts.values())],
+            [*(v for k, v in numbers.items() if k not in checks.SCORES),
+             *(c for c, _ in texts.values())],
             mine["score"] if len(scores) < 2 and "score" in mine else None, path,
         ) if others else ""  # fmt: skip
         if say is not None:
@@ -277,14 +253,14 @@ def curves_of(
                 f"{path}: {repeated} rows stand at rollouts for which their run has another score; "
                 f"all count, as further evaluations of it{told}"
             )
-    check_configurations(curves, path)
+    checks.check_configurations(curves, path)
     if (empty := sum(not c.score_K.size for c in curves)) and say is not None:
         say(f"{path}: {empty} run{'s hold' if empty > 1 else ' holds'} no score; left out")
     curves = without_padding([c for c in curves if c.score_K.size], settings, path, say, is_turned)
     if (rate := settings.learning_rate) is not None:
         curves = [c.replace(recorded={"learning_rate": rate, **c.recorded}) for c in curves]
     if "learning_rate" not in where:
-        check_one_rate(curves, path)
+        checks.check_one_rate(curves, path)
     if "run" not in where:
         of = [(c.metric, c.problem_set, f"{c.split} {c.arm}") for c in curves]
         refuse_two_sweeps(

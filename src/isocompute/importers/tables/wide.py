@@ -20,6 +20,7 @@ from isocompute.domain import Curve
 from isocompute.errors import InputError
 from isocompute.importers.tables.table import FloatArray, scores_of
 from isocompute.importers.values.imported import UnclearError
+from isocompute.importers.words.paths import regex_of
 from isocompute.importers.words.settings import Settings
 from isocompute.importers.words.vocabulary import counts_updates
 
@@ -72,14 +73,10 @@ def of_update(column: str, settings: Settings) -> tuple[Settings, int] | None:
     >>> of_update("u20", pattern)[1], of_update("du20", pattern)
     (20, None)
     """
-    parts = re.split(r"\{([a-z_]*)\}", settings.pattern or "")
-    regex = "".join(
-        f"(?P<{part}>[0-9]{{1,12}})" if i % 2 else re.escape(part) for i, part in enumerate(parts)
-    )
-    match = re.fullmatch(regex, column)
+    match = re.fullmatch(regex_of(settings.pattern or ""), column)
     if match is None:
         return None
-    found = {name: int(text) for name, text in match.groupdict().items()}
+    found = {name: int(text) for name, text in match.groupdict().items() if text}
     step = found.pop("steps")
     return replace(settings, **found), step  # type: ignore[arg-type]  # the fields' own values
 

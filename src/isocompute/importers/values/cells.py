@@ -22,8 +22,10 @@ if TYPE_CHECKING:
 _ENOUGH = 3  # other numbers of the column
 Rows = Iterator[tuple[int, list[str]]]  # number of the line, its cells
 
-# A decimal comma, where semicolons or tabs part the cells; 1,234 may be thousands and stays.
-_POINT = re.compile(r"^\s*(-?(?:0|[0-9]+(?!,[0-9]{3}\s*$))),([0-9]+)\s*$")
+# A decimal comma, where semicolons or tabs part the cells, as Python and Arrow find it, and what it
+# becomes; 1,234 may be thousands and stays.
+DECIMAL = r"^\s*(?:(-?0),([0-9]+)|(-?[0-9]+),([0-9]{1,2}|[0-9]{4,}))(\s*%?)\s*$"
+WITH_POINT = r"\1\3.\2\4\5"
 _WRITTEN = 3  # numbers of a column that are kept to tell whether its last one is cut
 _COUNTS = ("rollouts", "steps", "tokens", "problems_per_batch", "rollouts_per_problem")
 _FRACTION = re.compile(
@@ -82,7 +84,7 @@ def rows_of(
     for line, data in lines:
         cells = cells_of(data.decode("utf-8", "replace"), separator) if data is not None else []
         if separator in ";\t":
-            cells = [_POINT.sub(r"\1.\2", cell) for cell in cells]
+            cells = [re.sub(DECIMAL, WITH_POINT, cell) for cell in cells]
         if cells[:1] and cells[0] in names and sorted(cells) == names:
             place = [] if cells == header else [cells.index(name) for name in header]
         elif len(cells) == width:

@@ -7,6 +7,7 @@ import re
 import shlex
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
@@ -15,6 +16,7 @@ from isocompute.errors import InputError
 from isocompute.importers.values.reading import encoding_of, in_utf8, number
 
 _HEAD = 1 << 20
+SEPARATORS = ",;\t"
 _TELLING = ({b"problems_per_batch", b"rollouts_per_problem"}, {b"rollouts", b"score"})
 _TITLES = 20  # lines that may stand above a header by mistake; at half a long note hides it
 _LEVELS = 5  # of the columns of a pivoted frame; at half a sweep over three settings is refused
@@ -80,6 +82,14 @@ def head_of(path: Path) -> Head:
     return Head(skipped + deep, separator, names, encoding, said)
 
 
+def rows_of(path: Path, most: int | None = None) -> list[list[str]]:
+    """The cells of the first rows of a CSV, without what stands above them; `most`: so many."""
+    head = head_of(path)
+    with path.open(encoding=head.encoding, errors="replace", newline="") as file:
+        rows = csv.reader(file, delimiter=head.separator)
+        return [*islice(rows, head.lines, None if most is None else head.lines + most)]
+
+
 def refuse_markdown(path: Path, lines: Sequence[bytes]) -> None:
     """Refuse a Markdown table, with the command that writes it as CSV.
 
@@ -104,7 +114,7 @@ def refuse_markdown(path: Path, lines: Sequence[bytes]) -> None:
 
 def separator_of(header: str) -> str:
     """What parts the cells of a line of names."""
-    return next((s for s in ",;\t" if s in header), ",")
+    return next((s for s in SEPARATORS if s in header), ",")
 
 
 def _block(lines: Sequence[bytes], separator: str) -> tuple[int, dict[str, str]]:

@@ -14,13 +14,9 @@ from pathlib import Path
 from isocompute.errors import InputError
 from isocompute.importers.formats.whose import (
     STEP_COLUMNS,
-    Unnamed,
+    RunsOfTable,
     identity_of,
-    one_of,
-    says_one,
     setting_of,
-    settle,
-    two_runs,
 )
 from isocompute.importers.runs.collect import MAX_RUNS, Collector
 from isocompute.importers.runs.steps import goes_back
@@ -36,8 +32,6 @@ from isocompute.importers.values.reading import (
     parse_json,
     refuse_grouped,
 )
-from isocompute.importers.words.configuration import MODELS
-from isocompute.importers.words.paths import run_name
 from isocompute.importers.words.settings import Column, Settings, parse_metric
 from isocompute.importers.words.vocabulary import column_of
 
@@ -66,31 +60,21 @@ def read_long(
             f"a long table must have a column of steps, but {str(path)!r} has "
             f"{', '.join(header[:8])}; name it with --set step=COLUMN."
         )
-    others = [cell if i != metric else "" for i, cell in enumerate(plain)]
-    named, own, rows = identity_of(others, rows)
     nan = plain.index("is_nan") if "is_nan" in plain else None  # MLflow keeps NaN as 0 with a mark
     split = next((plain.index(c) for c in _SPLIT if c in plain), None)
     sets = plain.index("problem_set") if "problem_set" in plain else None
     texts = [plain.index(c) for c in _TEXT_VALUE if c in plain]
-    taken = (metric, value, step, named, own, nan, split, sets, *texts)
-    extras = [i for i in range(len(plain)) if i not in taken]
-    fixed = {i for i in extras
-             if says_one(header[i], settings) and setting_of(header[i]) not in MODELS}  # fmt: skip
+    taken = (metric, value, step, nan, split, sets, *texts)
+    runs = RunsOfTable(path, ["" if i in taken else cell for i, cell in enumerate(header)], rows,
+                       settings, errors)  # fmt: skip
+    extras = [i for i in range(len(plain)) if i not in (*taken, runs.named, runs.own)]
     clock = next((plain.index(c) for c in CLOCKS if c in plain), None)
     above, parents = next((plain.index(c) for c in _PARENT if c in plain), None), set[str]()
-    collectors: dict[str, Collector] = {}
     told: dict[str, list[str | None]] = {}
-    unnamed = None if named is not None else Unnamed(path, [
-        cell if i in extras else "" for i, cell in enumerate(header)
-    ], settings)  # fmt: skip
     known: dict[tuple[str, str, str], Column | None] = {}
     latest: dict[tuple[str, tuple[str, ...]], tuple[float, str]] = {}  # step and time of a series
-    for line, cells in rows:
-        name = run_name(path) if named is None else cells[named]
-        run = name if own is None else cells[own]
-        if unnamed is not None and cells[step]:  # a parameter has no step
-            run = unnamed.key(cells, cells[step])
-        collector = one_of(collectors, run, name, errors, settings, named=named is not None)
+    for line, cells in runs.rows:
+        run, collector = runs.of(cells, cells[step] or None)  # a parameter has no step
         if collector is None:
             continue
         if above is not None:
@@ -104,9 +88,7 @@ def read_long(
             continue
         constant = told.setdefault(run, [cells[i] for i in extras])
         for j, i in enumerate(extras):
-            if (before := constant[j]) != cells[i]:
-                if i in fixed and before and cells[i]:
-                    raise two_runs(path, clean_text(name), header[i], before, cells[i])
+            if constant[j] != cells[i]:
                 constant[j] = None
         key = cells[metric].removeprefix("metrics/") if texts else cells[metric]
         labels = (
@@ -130,19 +112,19 @@ def read_long(
         collector.n_rows += 1
         score = number(cells[value])
         if at is None:
-            refuse_grouped(cells[step], name)
+            refuse_grouped(cells[step], collector.name)
         if at is None or at < 0 or at != int(at):
             errors.add(line, f"a step must be a whole number >= 0, but got {cells[step]!r:.60}")
         elif score is None:
             collector.row(int(at), {key: cells[value]}, line)
         else:
             collector.score(column, int(at), score, line)
+    collectors = runs.settle()
     for name, constant in told.items():
         says = {setting_of(header[i]): v for i, v in zip(extras, constant, strict=True)
                 if v and plain[i]}  # fmt: skip
         collectors[name].configure(says)
         collectors[name].extras.update({k: v[:200] for k, v in says.items()})
-    settle(unnamed, collectors)
     for name in parents & collectors.keys():
         del collectors[name]
         for collector in collectors.values():

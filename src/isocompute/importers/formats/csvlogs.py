@@ -31,13 +31,9 @@ from isocompute.importers.beside.beside import (
 from isocompute.importers.formats.csv_long import are_events, read_long, with_steps
 from isocompute.importers.formats.whose import (
     STEP_COLUMNS,
-    Unnamed,
-    identity_of,
-    one_of,
+    RunsOfTable,
     says_one,
     setting_of,
-    settle,
-    two_runs,
 )
 from isocompute.importers.runs.collect import Collector
 from isocompute.importers.runs.steps import ASSUMED
@@ -55,12 +51,11 @@ from isocompute.importers.values.reading import (
     CLOCKS,
     METRIC_WORDS,
     VALUE_WORDS,
-    clean_text,
     iter_lines,
     open_log,
 )
 from isocompute.importers.words.called import may_be_setting
-from isocompute.importers.words.configuration import IN_ROWS, MODELS
+from isocompute.importers.words.configuration import IN_ROWS
 from isocompute.importers.words.names import pattern_in_columns
 from isocompute.importers.words.paths import run_name
 from isocompute.importers.words.settings import Settings
@@ -153,37 +148,26 @@ def read_history(
             f"({', '.join(header[:8])}); name it with --set step=COLUMN."
         )
     at = header.index(step)
-    named, own, rows = identity_of(header, rows)
+    runs = RunsOfTable(path, header, rows, settings, errors)
     calls = "_step" in header
     if calls:
         at = header.index("_step")
-    collectors: dict[str, Collector] = {}
     # DVCLive 3: plots/metrics/eval/reward.tsv has the columns step, reward
     above = f"{path.parent.name}/" if path.parent.name.lower() in _SPLITS else ""
     keys = [(i, setting_of(key) if says_one(key, settings) and key not in settings.columns
              else key if "/" in key else above + key)
             for i, key in enumerate(header)
-            if key and i not in (named, own) and (i != at or key == settings.step)]  # fmt: skip
-    fixed = [(i, c) for i, c in enumerate(header)
-             if says_one(c, settings) and setting_of(c) not in MODELS]  # fmt: skip
-    said: dict[tuple[str, str], str] = {}
-    unnamed = None if named is not None else Unnamed(path, header, settings)
+            if key and i not in (runs.named, runs.own)
+            and (i != at or key == settings.step)]  # fmt: skip
     count = 0
-    for line, cells in rows:
+    for line, cells in runs.rows:
         count += 1
-        name = run_name(path) if named is None else cells[named]
-        key = name if own is None else cells[own]
-        if unnamed is not None:
-            key = unnamed.key(cells, cells[at])
-        for i, column in fixed:
-            if cells[i] and said.setdefault((key, column), cells[i]) != cells[i]:
-                raise two_runs(path, clean_text(name), column, said[key, column], cells[i])
-        collector = one_of(collectors, key, name, errors, settings, named=named is not None)
+        _, collector = runs.of(cells, cells[at])
         if collector is not None:
             values = {word: cells[i] for i, word in keys if cells[i] and not cells[i].isspace()}
             collector.row(cells[at], values, line, calls=calls)
-    settle(unnamed, collectors)
-    if calls and named is None and count == _SAMPLED:
+    collectors = runs.settle()
+    if calls and runs.named is None and count == _SAMPLED:
         for collector in collectors.values():
             collector.counters.infer(SAMPLED)
     return collectors

@@ -13,7 +13,6 @@ import re
 from collections.abc import Mapping, Sequence
 from itertools import chain
 from pathlib import Path
-from typing import Protocol
 
 from isocompute.importers.beside.described import two_in_rows
 from isocompute.importers.runs.collect import MAX_RUNS, Collector
@@ -33,10 +32,6 @@ STEP_COLUMNS = ("step", "_step", "global_step", "iteration", "update", "steps", 
 _RUN = ("run", "run_name", "experiment", "trial", "name", "run.name")
 _ID = ("run_id", "run_uuid", "run.hash", "run id", "wandb_id")  # tells runs of one name apart
 _OWN = "id"  # W&B's, where it is none that counts rows
-
-
-class _Named(Protocol):
-    def rename(self, name: str) -> None: ...
 
 
 def setting_of(column: str) -> str:
@@ -67,7 +62,7 @@ def steady(text: str, step: object) -> str:
     return text if at is None else re.sub(rf"(?<![0-9]){at}(?![0-9])", "", text)
 
 
-def two_runs(path: Path, name: str, column: str, first: str, other: str) -> UnclearError:
+def _two_runs(path: Path, name: str, column: str, first: str, other: str) -> UnclearError:
     """The refusal of rows that say two things of one run."""
     return UnclearError(
         f"{path}: a run must have one {column.strip()}, but the rows of {name!r} have "
@@ -76,19 +71,53 @@ def two_runs(path: Path, name: str, column: str, first: str, other: str) -> Uncl
     )
 
 
-class Unnamed:
-    """The runs of a table without a column that names them."""
+class RunsOfTable:
+    """The collectors of a table's runs: by columns that name them, else by settings that differ.
 
-    def __init__(self, path: Path, header: Sequence[str], settings: Settings) -> None:
-        self._path, self._name = path, run_name(path)
-        self._columns = [(i, c) for i, c in enumerate(header) if says_one(c, settings)]
+    Args:
+        path: of the table.
+        header: its columns; "" for one that says nothing of runs.
+        rows: below it; `rows` has them all afterwards.
+        settings, errors: see `Collector`.
+    """
+
+    def __init__(
+        self, path: Path, header: Sequence[str], rows: Rows, settings: Settings, errors: Errors
+    ) -> None:
+        self.named, self.own, self.rows = identity_of(header, rows)
+        self.found: dict[str, Collector] = {}  # by what tells them apart
+        self._path, self._name, self._settings, self._errors = (
+            path, run_name(path), settings, errors
+        )  # fmt: skip
+        every = [(i, c) for i, c in enumerate(header) if says_one(c, settings)]
+        self._columns = every if self.named is None else []
+        self._fixed = [(i, c) for i, c in every if setting_of(c) not in MODELS]
+        self._held: dict[tuple[str, str], str] = {}
         self._said: dict[str, tuple[str, ...]] = {}
         self._range: dict[str, tuple[int, int]] = {}
 
-    def key(self, cells: Sequence[str], step: str) -> str:
-        """What tells the run of a row from others of the table."""
-        if not self._columns:
-            return self._name
+    def of(self, cells: Sequence[str], step: str | None) -> tuple[str, Collector | None]:
+        """What tells the run of a row from others, and its collector; None beyond the most.
+
+        Args:
+            cells: of the row.
+            step: its cell; None where the row is of none.
+
+        Raises:
+            UnclearError: rows of one run say two things of it.
+        """
+        name = self._name if self.named is None else cells[self.named]
+        key = name if self.own is None else cells[self.own]
+        if self._columns and step is not None:
+            key = self._key(cells, step)
+        for i, column in self._fixed:
+            if cells[i] and self._held.setdefault((key, column), cells[i]) != cells[i]:
+                before = self._held[key, column]
+                raise _two_runs(self._path, clean_text(name), column, before, cells[i])
+        named = self.named is not None
+        return key, one_of(self.found, key, name, self._errors, self._settings, named=named)
+
+    def _key(self, cells: Sequence[str], step: str) -> str:
         said = tuple(
             steady(cells[i], step) if setting_of(c) in MODELS else cells[i].strip()
             for i, c in self._columns
@@ -101,14 +130,14 @@ class Unnamed:
             self._range[key] = min(first, at), max(last, at)
         return key
 
-    def settle(self, collectors: Mapping[str, _Named]) -> str:
-        """Name the runs by what differs between them; what was inferred, in words.
+    def settle(self) -> dict[str, Collector]:
+        """The runs; those that no column names bear what differs between them.
 
         Raises:
             UnclearError: where the parts may be of one run.
         """
         if len(self._said) < 2:
-            return ""
+            return self.found
         differ = [j for j in range(len(self._columns))
                   if len({said[j] for said in self._said.values()}) > 1]  # fmt: skip
         first, other = list(self._said.values())[:2]
@@ -117,15 +146,18 @@ class Unnamed:
         begins = [first for first, _ in self._range.values()]
         ends = [last for _, last in self._range.values()]
         if blank or (begins and max(begins) > min(ends)):
-            raise two_runs(
+            raise _two_runs(
                 self._path, self._name, self._columns[at][1], first[at] or "none",
                 other[at] or "none",
             )
-        for key, one in ((k, c) for k, c in collectors.items() if k in self._said):
+        listed = ", ".join(self._columns[j][1].strip() for j in differ)
+        told = f"run: no column names it; rows that differ in {listed} are of different runs"
+        for one in self.found.values():
+            one.counters.infer(told)
+        for key, one in ((k, c) for k, c in self.found.items() if k in self._said):
             words = " ".join(f"{self._columns[j][1].strip()}={self._said[key][j]}" for j in differ)
             one.rename(f"{self._name} {words}")
-        listed = ", ".join(self._columns[j][1].strip() for j in differ)
-        return f"run: no column names it; rows that differ in {listed} are of different runs"
+        return self.found
 
 
 class UnnamedRows:
@@ -278,10 +310,3 @@ def identity_of(
         return named, None, rows
     cell = first[1][at].strip()
     return named, at if cell and number(cell) is None else None, chain([first], rows)
-
-
-def settle(unnamed: Unnamed | None, collectors: Mapping[str, Collector]) -> None:
-    """Name runs that no column names by what differs between them."""
-    if unnamed is not None and (told := unnamed.settle(collectors)):
-        for collector in collectors.values():
-            collector.counters.infer(told)

@@ -215,7 +215,10 @@ def _folder() -> tempfile.TemporaryDirectory[str]:
 
 
 def _home() -> str:
-    return _folder().name
+    """A folder so deep that nothing above it is taken for a hint or a configuration of a sheet."""
+    home = Path(_folder().name, "sheets", "read")
+    home.mkdir(parents=True, exist_ok=True)
+    return str(home)
 
 
 @cache

@@ -20,8 +20,7 @@ from isocompute.importers import read_log
 from isocompute.importers.values.imported import Outcomes
 from isocompute.importers.values.timing import groups_of
 from isocompute.importers.words.configuration import facts_of
-from isocompute.importers.words.recorded import recorded_said
-from isocompute.importers.words.trained import trained_of
+from isocompute.importers.words.recorded import recorded_said, trained_of
 from isocompute.recipe import TRAINED, Recipe
 from isocompute.trainers import read_allocation, trainer_settings
 from isocompute.trainers.trl import divided

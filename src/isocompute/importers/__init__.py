@@ -8,7 +8,7 @@ Where a line belongs. A package imports from those above it alone, this folder f
   over (imported, spent, timing).
 - words: what a key of a log says (vocabulary, meanings, plain_words, called, scored, scale); a name
   or a path (names, paths); a configuration, whatever trainer wrote it (configuration, fresh,
-  recorded, trained); the user (settings), and what is asked where none of them does (asking).
+  recorded); the user (settings), and what is asked where none of them does (asking).
 - beside: where the configuration of a run is: in the folder of its log or above (beside), in a
   command (launched), a list of runs (listed), any file that names it (elsewhere), the log's own
   rows (described).

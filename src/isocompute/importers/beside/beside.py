@@ -33,11 +33,11 @@ import csv
 import os
 import re
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
 from itertools import islice
 from pathlib import Path
 
 from isocompute.importers.beside.elsewhere import (
+    LEVELS,
     LONGEST,
     content,
     is_answer,
@@ -47,6 +47,7 @@ from isocompute.importers.beside.elsewhere import (
     tells,
     with_processes,
 )
+from isocompute.importers.beside.launched import configuration_naming, folders_of, overridden
 from isocompute.importers.beside.listed import NAMING, runs_listed
 from isocompute.importers.values.headers import SEPARATORS, head_of, separator_of
 from isocompute.importers.values.reading import (
@@ -55,6 +56,7 @@ from isocompute.importers.values.reading import (
     flatten,
     parse_json,
     parse_python,
+    until_it_changes,
 )
 from isocompute.importers.values.series import points_of
 from isocompute.importers.words.called import may_be_setting
@@ -76,9 +78,6 @@ _FILES = (
     "configs/rl.toml", "configs/orchestrator.json", "configs/rl.json", "orch.toml", "hparams.yaml",
     "parameters.json", "params.json",
 )
-# verl writes logs/PROJECT/RUN.jsonl below the job's folder: 2 levels; half loses it, twice finds no
-# more there
-LEVELS = 4
 _MOST_FILES, _MOST_RUNS = 20_000, 1_000  # of a job's folder; a home may be above
 _MOST_SETTINGS = 50  # JSON of a folder that is looked at; one with more holds samples or results
 # of the log that they are named for
@@ -110,10 +109,8 @@ def configuration_beside(
         homes.append(path.parent.parent)
     found = next((found for home in homes if (found := _in_folder(home, path))), _of_job(path))
     if found and found[0].rpartition("/")[2] not in _FILES:  # those a trainer writes as they were
-        from isocompute.importers.beside.launched import overridden
-
-        found = overridden(path, run_name(path), within, found, LEVELS)
-    return found and with_processes(found, path, LEVELS)
+        found = overridden(path, run_name(path), within, found)
+    return found and with_processes(found, path)
 
 
 def is_beside_one(path: Path) -> bool:
@@ -126,9 +123,9 @@ def _in_folder(
 ) -> tuple[str, dict[str, object]] | None:
     """The configuration in a folder, where it is that of the log, or `whose` it is is no matter."""
     folder = os.fspath(home)
-    runs = _of_wandb(home, home.stat().st_mtime_ns) if home == path.parent else []
+    runs = _of_wandb(home) if home == path.parent else []
     own = _named_for(path)
-    for name in (*own, *_FILES, *_started_with(home, home.stat().st_mtime_ns)):
+    for name in (*own, *_FILES, *_started_with(home)):
         if not os.path.isfile(os.path.join(folder, name)):
             continue
         file = home / name
@@ -150,13 +147,13 @@ def _named_for(path: Path) -> list[str]:
     return [f"{name}{ending}" for name in names for ending in _OF_A_LOG]
 
 
-@lru_cache(maxsize=8)
-def _started_with(folder: Path, _changed: int) -> list[str]:
+@until_it_changes
+def _started_with(folder: Path) -> list[str]:
     """The file of settings under a name of the user's, where a folder has a single one."""
     names = os.listdir(folder)
     found = [name for name in names if name.endswith((".yaml", ".yml", ".toml"))]
     if len(found) == 2:
-        others = [name for name, _ in of_accelerate(folder, _changed)]
+        others = [name for name, _ in of_accelerate(folder)]
         found = [name for name in found if name not in others]
     files = [name for name in names if name.endswith(".json")]
     if not found and len(files) <= _MOST_SETTINGS:
@@ -176,7 +173,7 @@ def _says(file: Path) -> bool:
 def _of_job(path: Path) -> tuple[str, dict[str, object]] | None:
     """The configuration of the job in whose folder a log lies deeper, alone of its kind."""
     for folder in list(path.parents)[1 : 1 + LEVELS]:
-        there = _started_with(folder, folder.stat().st_mtime_ns)
+        there = _started_with(folder)
         own = [name for name in there if name not in _FILES]
         for name in (*_FILES, *own):
             file = folder / name
@@ -219,31 +216,29 @@ def configuration_named(
         within: the folder that was given: a file in it may name the run (`output_dir`).
     """
     for folder in list(path.parents)[: 1 + LEVELS]:
-        for home in _of_configurations(folder, folder.stat().st_mtime_ns):
+        for home in _of_configurations(folder):
             for ending in (".yaml", ".yml", ".json", ".toml"):
                 file = home / f"{run}{ending}"
                 if file.is_file() and file.stat().st_size <= MAX_LINE_BYTES:
                     return os.path.relpath(file, path.parent), content(file)
-    there = _of_wandb(path.parent, path.parent.stat().st_mtime_ns)
+    there = _of_wandb(path.parent)
     if (named := next((one for one in there if run in names_in(one[1])), None)) is not None:
         return named
-    from isocompute.importers.beside.launched import configuration_naming, folders_of
-
     own = [(home, found) for home in folders_of(path, run) if (found := _in_folder(home, path))]
     if len(own) == 1:
         return os.path.relpath(own[0][0] / own[0][1][0], path.parent), own[0][1][1]
-    return configuration_naming(path, _HISTORY.sub("", run), LEVELS, within)
+    return configuration_naming(path, _HISTORY.sub("", run), within)
 
 
-@lru_cache(maxsize=16)
-def _of_configurations(folder: Path, _changed: int) -> list[Path]:
+@until_it_changes
+def _of_configurations(folder: Path) -> list[Path]:
     """Folders of configurations in a folder, by their names."""
     named = sorted(name for name in os.listdir(folder) if _CONFIGURATIONS.fullmatch(name))
     return [home for name in named if (home := folder / name).is_dir()]
 
 
-@lru_cache(maxsize=8)
-def _of_wandb(folder: Path, _changed: int) -> list[tuple[str, dict[str, object]]]:
+@until_it_changes
+def _of_wandb(folder: Path) -> list[tuple[str, dict[str, object]]]:
     """Configurations in W&B's folders of runs, which lie in a folder `wandb`."""
     files = sorted(folder.glob("wandb/*run-*/files/config.yaml"))[:_MOST_RUNS]
     return [(os.path.relpath(file, folder), content(file)) for file in files]
@@ -269,11 +264,6 @@ def configuration_in_table(
             if row is not None and (own or _names_all(rows, path)):
                 return name, row
     return None
-
-
-def tables_of(folder: Path) -> dict[str, dict[str, dict[str, object]]]:
-    """Tables of runs in a folder: by file and run, what the row says."""
-    return _tables(folder, folder.stat().st_mtime_ns)
 
 
 def run_and_key(path: Path) -> tuple[str, str] | None:
@@ -304,7 +294,7 @@ def of_other_logs(files: Sequence[Path]) -> set[Path]:
     folders = {p.parent for p in files}
     tables = {f / name for f in folders for name in tables_of(f)}
     started = {f / name for f in {p.parent for p in files if p.suffix == ".json"}
-               for name in _started_with(f, f.stat().st_mtime_ns)}  # fmt: skip
+               for name in _started_with(f)}  # fmt: skip
     ended = {p for p in files if p.name.endswith("_results.json")  # read with the state beside it
              and p.with_name("trainer_state.json").is_file()}  # fmt: skip
     return (named | tables | started | ended | {*filter(is_answer, files)}) & set(files)
@@ -322,8 +312,9 @@ def of_columns(files: Sequence[Path]) -> set[Path]:
     return found
 
 
-@lru_cache(maxsize=32)
-def _tables(folder: Path, _changed: int) -> dict[str, dict[str, dict[str, object]]]:
+@until_it_changes
+def tables_of(folder: Path) -> dict[str, dict[str, dict[str, object]]]:
+    """Tables of runs in a folder: by file and run, what the row says."""
     files = [file for file in sorted(folder.iterdir())
              if file.name.endswith((".csv", *_LISTS)) and file.is_file()]  # fmt: skip
     found = {

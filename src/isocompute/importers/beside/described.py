@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from isocompute.importers.beside.beside import (
-    LEVELS,
     configuration_beside,
     configuration_in_table,
     configuration_named,
@@ -103,7 +102,7 @@ class Described:
             beside = configuration_in_table(path, run_name(path))
         if beside is None:
             return
-        self.beside, config = with_processes(beside, path, LEVELS)
+        self.beside, config = with_processes(beside, path)
         self.configure(config)
         state = str(config.get("State", config.get("state", ""))).lower()
         if state in CUT:

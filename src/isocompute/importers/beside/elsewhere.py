@@ -16,7 +16,13 @@ from functools import lru_cache
 from pathlib import Path
 
 from isocompute.errors import InputError
-from isocompute.importers.values.reading import MAX_LINE_BYTES, flatten, parse_json, unwrapped
+from isocompute.importers.values.reading import (
+    MAX_LINE_BYTES,
+    flatten,
+    parse_json,
+    until_it_changes,
+    unwrapped,
+)
 from isocompute.importers.words.configuration import configuration
 from isocompute.importers.words.fresh import processes_of
 from isocompute.importers.words.names import number_in
@@ -30,6 +36,9 @@ _ORCHESTRATOR = ("orch", "orchestrator")
 _TRAINS_NOTHING = re.compile(r"(?:^|[._])(?:val|eval|evaluate|test)_only$")
 _ENDINGS = (".yaml", ".yml", ".toml", ".json")
 _MOST, LONGEST = 2_000, 1 << 16  # files; bytes of one: a log is longer
+# Folders above a log's that are looked into: verl writes logs/PROJECT/RUN.jsonl below the job's
+# folder, 2 levels; half loses it, twice finds no more there.
+LEVELS = 4
 _NOT_OURS = ("wandb", "mlruns", "node_modules", "site-packages")
 # How every answer of ours begins that a command wrote (`--json`).
 _ANSWER = re.compile(
@@ -163,27 +172,26 @@ def content(file: Path) -> dict[str, object]:
 
 
 def with_processes(
-    found: tuple[str, Mapping[str, object]], path: Path, levels: int
+    found: tuple[str, Mapping[str, object]], path: Path
 ) -> tuple[str, dict[str, object]]:
     """A configuration of one device's batch, with the processes that such a file starts.
 
     Args:
         found: the name of a configuration, and what it says.
         path: of the log.
-        levels: folders above the log's that are looked into.
     """
     name, config = found
     if any(key in config for key in _OF_A_DEVICE) and not processes_of(config):
-        for folder in list(path.parents)[:levels]:
-            if len(there := of_accelerate(folder, folder.stat().st_mtime_ns)) == 1:
+        for folder in list(path.parents)[:LEVELS]:
+            if len(there := of_accelerate(folder)) == 1:
                 file, count = there[0]
                 file = os.path.relpath(folder / file, path.parent)
                 return f"{name} and {file}", {**config, "num_processes": count}
     return name, dict(config)
 
 
-@lru_cache(maxsize=8)
-def of_accelerate(folder: Path, _changed: int) -> list[tuple[str, object]]:
+@until_it_changes
+def of_accelerate(folder: Path) -> list[tuple[str, object]]:
     """Files of `accelerate config` in a folder, and the processes that each starts."""
     files = [*folder.glob("*.yaml"), *folder.glob("*.yml")]
     read = ((f.name, content(f)) for f in sorted(files) if f.stat().st_size <= MAX_LINE_BYTES)

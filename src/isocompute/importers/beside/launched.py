@@ -14,11 +14,11 @@ import ast
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
 from isocompute.importers.beside.elsewhere import (
+    LEVELS,
     NAMED_IN,
     PLACED_IN,
     configuration_elsewhere,
@@ -26,6 +26,7 @@ from isocompute.importers.beside.elsewhere import (
     is_telling,
     tells,
 )
+from isocompute.importers.values.reading import until_it_changes
 
 _ENDINGS = (".sh", ".bash", ".slurm", ".sbatch", ".py")
 _FOLDERS = ("", "scripts", "script", "launch", "jobs", "slurm", "sbatch", "bin", "examples")
@@ -60,16 +61,16 @@ class _Script(NamedTuple):
 
 
 def configuration_naming(
-    path: Path, run: str, levels: int, within: Path | None
+    path: Path, run: str, within: Path | None
 ) -> tuple[str, Mapping[str, object]] | None:
     """What names a run: a script, else a file of settings, else a script by a variable of its."""
-    return (configuration_launched(path, run, levels, within, called=False)
+    return (configuration_launched(path, run, within, called=False)
             or configuration_elsewhere(path, run, within)
-            or configuration_launched(path, run, levels, within))  # fmt: skip
+            or configuration_launched(path, run, within))  # fmt: skip
 
 
 def configuration_launched(
-    path: Path, run: str, levels: int, within: Path | None = None, *, base: str = "",
+    path: Path, run: str, within: Path | None = None, *, base: str = "",
     called: bool = True,
 ) -> tuple[str, Mapping[str, object]] | None:
     """The name and the settings of the one script that names a run; None where none or several do.
@@ -77,15 +78,14 @@ def configuration_launched(
     Args:
         path: of the log.
         run: its name.
-        levels: folders above the log's that are looked into.
         within: the folder that was given: not further than the one above it.
         base: a file that its command has to name.
         called: also a script that names it by a variable of its caller.
     """
-    for folder in list(path.parents)[: 1 + levels]:
+    for folder in list(path.parents)[: 1 + LEVELS]:
         if within is not None and folder in list(within.parents)[1:]:
             return None
-        there = _scripts(folder, folder.stat().st_mtime_ns)
+        there = _scripts(folder)
         scripts = [one for one in there if tells(one.said)]
         if not there:
             continue
@@ -106,12 +106,10 @@ def configuration_launched(
 
 
 def overridden(
-    path: Path, run: str, within: Path | None, found: tuple[str, dict[str, object]], levels: int
+    path: Path, run: str, within: Path | None, found: tuple[str, dict[str, object]]
 ) -> tuple[str, dict[str, object]]:
     """A configuration beside a log as the command changed it that names both its file and run."""
-    command = configuration_launched(
-        path, run, levels, within, base=found[0].rpartition("/")[2]
-    )
+    command = configuration_launched(path, run, within, base=found[0].rpartition("/")[2])
     return found if command is None else (
         f"{found[0]} and {command[0]}", {**found[1], **command[1]}
     )
@@ -151,8 +149,8 @@ def folders_of(path: Path, run: str) -> list[Path]:
     return [home for home in dict.fromkeys(found) if home.is_dir() and home not in path.parents]
 
 
-@lru_cache(maxsize=32)
-def _scripts(folder: Path, _changed: int) -> list[_Script]:
+@until_it_changes
+def _scripts(folder: Path) -> list[_Script]:
     """Scripts of a folder, and of those for scripts in it, that say B_p or n, or may by a call."""
     homes = [home for name in _FOLDERS if (home := folder / name).is_dir()]
     named = [home / name for home in homes for name in sorted(os.listdir(home))

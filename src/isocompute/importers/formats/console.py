@@ -27,7 +27,14 @@ from isocompute.importers.formats.printed import (
 )
 from isocompute.importers.formats.progress import Progress
 from isocompute.importers.runs.collect import Collector
-from isocompute.importers.values.imported import Errors, ImportedRun, UnclearError, provenance_of
+from isocompute.importers.runs.repetitions import SETTINGS
+from isocompute.importers.values.imported import (
+    Errors,
+    ImportedRun,
+    UnclearError,
+    disagree,
+    provenance_of,
+)
 from isocompute.importers.values.reading import (
     OF_ONES_OWN,
     Line,
@@ -259,20 +266,11 @@ class _Runs:
         Raises:
             AnotherRunError: they are.
         """
-        if said and progress.began and self._changed(configuration(said), configuration(
-            self.pending
-        )):  # fmt: skip
-            raise AnotherRunError(number - 1)
+        if said and progress.began:
+            now, known = configuration(said), configuration(self.pending)
+            if disagree(now, known, SETTINGS):
+                raise AnotherRunError(number - 1)
         self.pending.update(said)
-
-    @staticmethod
-    def _changed(now: Found, known: Found) -> bool:
-        names = ("problems_per_batch", "rollouts_per_problem", "seed")
-        return any(
-            None not in (getattr(now, n), getattr(known, n))
-            and getattr(now, n) != getattr(known, n)
-            for n in names
-        )
 
     def plan(self, steps: int) -> None:
         """Take the number of updates that a progress bar counts to."""
@@ -293,7 +291,7 @@ class _Runs:
 
     def _configure(self, step: int, number: int) -> None:
         now = configuration(self.pending)
-        changed = self._changed(now, self.known)
+        changed = disagree(now, self.known, SETTINGS)
         if self.first_step is not None and (changed or step <= self.first_step):
             self.found.append(
                 Collector(f"{self.name}-{len(self.found) + 1}", self.errors, self.settings)

@@ -159,35 +159,28 @@ def rollouts_disagree(b_p: int | None, n: int | None, drawn: Mapping[int, float]
     return f"{drawn[last]:,.0f} at step {last}, where B_p * n * step is {batch * last:,}"
 
 
-def counts_batch(b_p: int | None, n: int | None, counted: Mapping[int, float]) -> str | None:
-    """What tells that n is one of a whole batch: a count of rollouts is n * step; None without.
+def counts_otherwise(
+    b_p: int | None, n: int | None, counted: Mapping[int, float]
+) -> tuple[str, str]:
+    """What tells that n is one of a whole batch, and that a count of rollouts is one of problems.
 
-    >>> counts_batch(32, 256, {10: 2560.0, 20: 5120.0, 30: 7680.0})[-27:]
+    The count is n * step, or B_p * step, at every step; "" where it is not.
+
+    >>> counts_otherwise(32, 256, {10: 2560.0, 20: 5120.0, 30: 7680.0})[0][-27:]
     '(256 / 32 = 8 may be meant)'
-    """
-    steps = [step for step in sorted(counted) if step > 0]
-    if b_p is None or n is None or b_p < 2 or b_p == n or len(steps) < _FEW:
-        return None
-    if any(counted[step] != n * step for step in steps):
-        return None
-    last = steps[-1]
-    return (f"n is {n} and the count of rollouts {counted[last]:,.0f} at step {last}, which is "
-            f"n * step and not B_p * n * step ({n} / {b_p} = {n / b_p:g} may be meant)")
-
-
-def counts_problems(b_p: int | None, n: int | None, counted: Mapping[int, float]) -> str | None:
-    """What tells that a count of rollouts is one of problems, B_p * step; None where it is not.
-
-    >>> counts_problems(64, 8, {50: 3200.0, 100: 6400.0, 200: 12800.0})
+    >>> counts_otherwise(64, 8, {50: 3200.0, 100: 6400.0, 200: 12800.0})[1]
     '12,800 at step 200, which is B_p * step and not B_p * n * step'
     """
     steps = [step for step in sorted(counted) if step > 0]
-    if b_p is None or n is None or n < 2 or len(steps) < _FEW:
-        return None
-    if any(counted[step] != b_p * step for step in steps):
-        return None
-    last = steps[-1]
-    return f"{counted[last]:,.0f} at step {last}, which is B_p * step and not B_p * n * step"
+    if b_p is None or n is None or len(steps) < _FEW:
+        return "", ""
+    of_batch, of_problems = (all(counted[step] == by * step for step in steps) for by in (n, b_p))
+    told = f"{counted[steps[-1]]:,.0f} at step {steps[-1]}, which is"
+    return (
+        f"n is {n} and the count of rollouts {told} n * step and not B_p * n * step ({n} / {b_p} = "
+        f"{n / b_p:g} may be meant)" if of_batch and b_p > 1 and b_p != n else "",
+        f"{told} B_p * step and not B_p * n * step" if of_problems and n > 1 else "",
+    )
 
 
 def tokens_disagree(

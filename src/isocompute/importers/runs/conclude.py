@@ -343,14 +343,14 @@ def _check_batch(c: Collected, b_p: int | None, n: int | None, *, given: bool) -
     each = checks.of_a_step(side["counted"])
     if given and None not in (batch, each) and batch != each:
         raise UnclearError(f"run {c.name}: {checks.COUNTED_OFF.format(batch, each)}")
-    if (text := checks.counts_batch(b_p, n, side["rollouts"] or side["drawn"])) is not None:
+    if text := checks.counts_otherwise(b_p, n, side["rollouts"] or side["drawn"])[0]:
         raise UnclearError(f"run {c.name}: {checks.BATCHED.format(text)}")
     counts = {column.metric.label: key for key, column in c.settings.columns.items()}
     for label, kind in (("rollouts", "rollouts"), (PROBLEMS_SAMPLED, "sampled")):
         if label in counts and side[kind]:
             c.counters.infer(COUNTED_BY.format(counts[label]))
-    text = checks.counts_problems(b_p, n, side["rollouts"])
-    if "rollouts" in counts and text is not None:
+    text = checks.counts_otherwise(b_p, n, side["rollouts"])[1]
+    if "rollouts" in counts and text:
         raise UnclearError(f"run {c.name}: {checks.PROBLEMS.format(text)}")
     if side["rollouts"] or side["batches"] or c.settings.step is not None:
         return  # it is counted, or said what counts

@@ -13,7 +13,7 @@ import os
 import re
 import shlex
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -30,7 +30,15 @@ from isocompute.importers.runs.sequels import (
     span_of,
     trains_late,
 )
-from isocompute.importers.runs.shared import ENOUGH, may_be_one, merged, pairs, scores_of, shared
+from isocompute.importers.runs.shared import (
+    ENOUGH,
+    Shared,
+    may_be_one,
+    merged,
+    pairs,
+    scores_of,
+    shared,
+)
 from isocompute.importers.values.imported import AGAIN, STOPPED, ImportedRun, Series, UnclearError
 from isocompute.importers.words.paths import job_of
 
@@ -137,6 +145,16 @@ def _one_run(a: ImportedRun, b: ImportedRun) -> bool:
     return True
 
 
+def _branches(
+    runs: Sequence[ImportedRun], decided: frozenset[int]
+) -> Iterator[tuple[int, int, Shared]]:
+    """Places of two runs with one beginning, and what their scores have in common."""
+    for i, j in pairs(runs, decided):
+        found = shared(runs[i], runs[j]) if may_be_one(runs[i], runs[j]) else None
+        if found is not None and found.differ is not None and found.enough:
+            yield i, j, found
+
+
 def _leave_branches(runs: list[ImportedRun], decided: frozenset[int]) -> list[ImportedRun]:
     """Of two runs with one beginning, the one that went on further: it holds that beginning.
 
@@ -147,11 +165,8 @@ def _leave_branches(runs: list[ImportedRun], decided: frozenset[int]) -> list[Im
         UnclearError: where both end at one step.
     """
     kept, left_out = list(runs), set[int]()
-    for i, j in pairs(runs, decided):
+    for i, j, found in _branches(runs, decided):
         a, b = runs[i], runs[j]
-        found = shared(a, b) if may_be_one(a, b) else None
-        if found is None or found.differ is None or not found.enough:
-            continue
         ends = [(span_of(run) or (0, 0, 1.0))[1] for run in (a, b)]
         if ends[0] == ends[1]:
             raise UnclearError(
@@ -172,11 +187,8 @@ def _leave_branches(runs: list[ImportedRun], decided: frozenset[int]) -> list[Im
 def _both_kept(runs: list[ImportedRun], decided: frozenset[int]) -> list[ImportedRun]:
     """Runs with one beginning that count as two because the user says so: told, under two names."""
     kept = list(runs)
-    for i, j in pairs(runs, decided):
+    for i, j, found in _branches(runs, decided):
         a, b = runs[i], runs[j]
-        found = shared(a, b) if may_be_one(a, b) else None
-        if found is None or found.differ is None or not found.enough:
-            continue
         name = b.name if a.name != b.name else f"{b.name} ({Path(b.provenance.path).name})"
         told = (f"its scores up to step {found.until} are those of {a.provenance.path}: counted "
                 "twice, as resumed=apart says")

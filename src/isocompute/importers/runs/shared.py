@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from isocompute.importers.runs.repetitions import SETTINGS
-from isocompute.importers.values.imported import ImportedRun, Metric, Series
+from isocompute.importers.values.imported import ImportedRun, Metric, Series, disagree
 from isocompute.importers.values.spent import Each, Spent, kept_of
 
 Key = tuple[Metric, str, str]  # of a series in its run: metric, problem set, split
@@ -204,10 +204,7 @@ def _digits(run: ImportedRun) -> int | None:
 
 def may_be_one(a: ImportedRun, b: ImportedRun) -> bool:
     """Whether nothing that two records say of their runs tells them apart."""
-    if any(
-        None not in (getattr(a, n), getattr(b, n)) and getattr(a, n) != getattr(b, n)
-        for n in SETTINGS[:2]
-    ):
+    if disagree(a, b, SETTINGS[:2]):
         return False
     if all(getattr(r, n) is None for r in (a, b) for n in SETTINGS[:2]):
         return False  # two configurations may be meant: they are asked for first

@@ -5,7 +5,7 @@ Shape legend: K points of one series; P validation problems.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal, NamedTuple, get_args
@@ -283,9 +283,15 @@ class Errors:
                 f"{self.kept[0].reason}")  # fmt: skip
 
 
-def provenance_of(path: Path, source: str, sha256: str | None = None) -> Provenance:
+def disagree(one: object, other: object, names: Iterable[str]) -> bool:
+    """Whether two that say these of a run differ in one that both say."""
+    said = ((getattr(one, name), getattr(other, name)) for name in names)
+    return any(None not in pair and pair[0] != pair[1] for pair in said)
+
+
+def provenance_of(path: Path, source: str) -> Provenance:
     """Where a run came from."""
     return Provenance(
-        path=clean_text(path), sha256=sha256_of(path) if sha256 is None else sha256,
+        path=clean_text(path), sha256=sha256_of(path),
         size_bytes=path.stat().st_size, format=source, version=__version__,
     )

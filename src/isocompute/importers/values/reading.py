@@ -15,9 +15,10 @@ import json
 import math
 import re
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import lru_cache
 from pathlib import Path
-from typing import IO, Any, NamedTuple, cast
+from typing import IO, Any, NamedTuple, TypeVar, cast
 
 import orjson
 
@@ -353,6 +354,15 @@ def in_time(rows: list[Any]) -> list[Any]:
     if len(clocks) < len(rows):
         return rows
     return [rows[i] for i in sorted(range(len(rows)), key=clocks.__getitem__)]
+
+
+T = TypeVar("T")
+
+
+def until_it_changes(read: Callable[[Path], T]) -> Callable[[Path], T]:
+    """A function that keeps what another reads of a folder until files come or go there."""
+    kept = lru_cache(maxsize=32)(lambda folder, _changed: read(folder))
+    return lambda folder: kept(folder, folder.stat().st_mtime_ns)
 
 
 def sha256_of(path: Path) -> str:

@@ -54,17 +54,16 @@ _SHARED = re.compile(r".* counts ([0-9]+) processes, .* ([0-9]+) says that .*")
 _BY_COUNT = re.compile(r"B_p is ([0-9]+) by the .*")  # and of one that counts what a step took
 
 
-def asked_at_once(read: Callable[[Sequence[str]], T], words: Sequence[str] = ()) -> T:
+def asked_at_once(read: Callable[[Sequence[str]], T]) -> T:
     """What `read` gives, or one error with all that it asks.
 
     Args:
         read: is given words of the command line beside the user's own.
-        words: to begin with.
 
     Raises:
         InputError: the only thing that is asked, as it was raised, or an AskedError.
     """
-    found, asked = collected(read, words)
+    found, asked = collected(read)
     if not asked:
         assert found is not None
         return found

@@ -8,12 +8,11 @@ repetitions. What `--set` gives for several runs at once is a pattern of their n
 from __future__ import annotations
 
 import re
-from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
 from isocompute.errors import InputError
-from isocompute.importers.values.reading import whole
+from isocompute.importers.values.reading import until_it_changes, whole
 
 # What logrotate, and Python's RotatingFileHandler, append to the older parts of a log.
 ROTATED = re.compile(r"(?<=\w)\.[0-9]{1,3}(?=\.gz$|$)")
@@ -115,7 +114,7 @@ def measured(path: Path) -> Measured:
     A lone `train.jsonl` may hold everything.
     """
     own = _told(path.name)
-    beside = [] if not own.split else _names(path.parent, path.parent.stat().st_mtime_ns)
+    beside = [] if not own.split else _names(path.parent)
     alike = [one for one in beside if one.before == own.before]
     words = {one.word for one in alike if one.word}
     sets = {(one.word, *one.after) for one in alike if one.split == "validation"}
@@ -142,13 +141,13 @@ def split_folder(folder: Path) -> str:
     own = _told(folder.name)
     if not own.split or own.before or own.after:
         return ""
-    others = _names(folder.parent, folder.parent.stat().st_mtime_ns)
+    others = _names(folder.parent)
     there = any(o.split not in ("", own.split) and not o.before and not o.after for o in others)
     return own.split if there else ""
 
 
-@lru_cache(maxsize=16)
-def _names(folder: Path, _changed: int) -> list[_Name]:
+@until_it_changes
+def _names(folder: Path) -> list[_Name]:
     return [_told(file.name) for file in folder.iterdir()]
 
 

@@ -40,6 +40,8 @@ from isocompute.importers.values.reading import (
 from isocompute.importers.values.reading import number as number_of
 from isocompute.importers.words.settings import Settings
 
+_CUT = ("FAILED", "KILLED")  # MLflow's words
+_MOST_RUNS = 100_000
 DELETED = "{} more runs were deleted in MLflow and are left out"
 MAX_KEYS = 20_000
 _MOST_STILL = 1 << 28  # bytes of metrics that are held at once; at half nothing changes
@@ -230,26 +232,25 @@ def read_sqlite(path: Path, settings: Settings) -> list[ImportedRun]:
     return [c.finish(path, source, provenance) for c in collectors.values()]
 
 
+def _by_run(
+    connection: sqlite3.Connection, table: str, column: str, only: str = ""
+) -> dict[str, str]:
+    """A column of one of MLflow's tables, by run; empty where it has none."""
+    if not {"run_uuid", column} <= columns_of(connection, table):
+        return {}
+    rows = connection.execute(f"SELECT run_uuid, {column} FROM {table} {only} LIMIT {_MOST_RUNS}")
+    return {str(uuid): str(value or "") for uuid, value in rows}
+
+
 def _mlflow(
     connection: sqlite3.Connection, metrics: Set[str], collectors: dict[str, Collector],
     errors: Errors, settings: Settings,
 ) -> None:
-    names: dict[str, str] = {}
-    runs, deleted = columns_of(connection, "runs"), set[str]()
-    if {"run_uuid", "lifecycle_stage"} <= runs:
-        query = "SELECT run_uuid FROM runs WHERE lifecycle_stage = 'deleted' LIMIT 100000"
-        deleted = {str(row[0]) for row in connection.execute(query)}
-    if {"run_uuid", "name"} <= runs:
-        for uuid, name in connection.execute("SELECT run_uuid, name FROM runs LIMIT 100000"):
-            names[str(uuid)] = str(name or uuid)
-    cut = dict[str, str]()
-    if {"run_uuid", "status"} <= runs:
-        query = "SELECT run_uuid, status FROM runs WHERE status IN ('FAILED', 'KILLED')"
-        cut = {str(uuid): CUT[str(status).lower()] for uuid, status in connection.execute(query)}
-    parents = dict[str, str]()
-    if {"run_uuid", "key", "value"} <= columns_of(connection, "tags"):
-        query = "SELECT run_uuid, value FROM tags WHERE key = 'mlflow.parentRunId' LIMIT 100000"
-        parents = {str(uuid): str(parent) for uuid, parent in connection.execute(query)}
+    names, states = (_by_run(connection, "runs", column) for column in ("name", "status"))
+    stages = _by_run(connection, "runs", "lifecycle_stage")
+    deleted = {uuid for uuid, stage in stages.items() if stage == "deleted"}
+    cut = {uuid: CUT[state.lower()] for uuid, state in states.items() if state in _CUT}
+    parents = _by_run(connection, "tags", "value", "WHERE key = 'mlflow.parentRunId'")
     # is_nan: MLflow stores NaN as the value 0 with this flag
     flag = "is_nan" if "is_nan" in metrics else "0"
     # in the order in which they were written: the clock of a machine may go back
@@ -265,7 +266,7 @@ def _mlflow(
     for rowid, uuid, step, key, value, is_nan, at in rows:
         if (uuid := str(uuid)) in deleted:
             continue
-        collector = one_of(collectors, uuid, names.get(uuid, uuid), errors, settings)
+        collector = one_of(collectors, uuid, names.get(uuid) or uuid, errors, settings)
         if collector is not None:
             missing = is_nan not in (0, None, False)
             # an infinite value is stored as the largest double
@@ -292,7 +293,7 @@ def _mlflow(
             own, parent = params[uuid], parents.get(uuid, "")
             collector.configure({**params[parent], **own})
             if params[parent].keys() - own:
-                of = names.get(parent, parent)
+                of = names.get(parent) or parent
                 collector.counters.infer(f"configuration: of its parent run {of}, too")
 
 

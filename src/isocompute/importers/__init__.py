@@ -47,7 +47,6 @@ if TYPE_CHECKING:
     from isocompute.importers.words.settings import (
         Settings,
         load_settings,
-        parse_settings,
         settings_from,
     )
 
@@ -64,7 +63,6 @@ _HOME = {
     "load_table": "tables.tidy",
     "load_tidy": "tables.tidy",
     "note_lines": "convert",
-    "parse_settings": "words.settings",
     "read_log": "read",
     "read_logs": "archive",
     "settings_from": "words.settings",
@@ -84,7 +82,6 @@ __all__ = [
     "load_table",
     "load_tidy",
     "note_lines",
-    "parse_settings",
     "read_log",
     "read_logs",
     "settings_from",

@@ -67,7 +67,6 @@ class Place(NamedTuple):
     run: str
     step: int
     within: str
-    is_piece: bool = False  # a file of its own in the run's folder, or below it
     doubt: str = ""  # where its name and a key of it say two steps
     epoch: bool = False  # the step is the number of an epoch
 
@@ -169,7 +168,7 @@ def _place_of_piece(file: Path, content: Mapping[str, Any]) -> Place | None:
     if step is None or not scored:  # rollouts of a step, say
         return None
     epoch = match is not None and match.re is _EPOCH and in_key is None
-    return Place(folder / own, own or folder.name, step, "/".join(between), True, doubt, epoch)
+    return Place(folder / own, own or folder.name, step, "/".join(between), doubt, epoch)
 
 
 def own_folder(folder: Path) -> Path:

@@ -5,7 +5,7 @@ Shape legend: K points of one series; P validation problems.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal, NamedTuple, get_args
@@ -141,19 +141,6 @@ class RowError(NamedTuple):
     reason: str
 
 
-class Row(NamedTuple):
-    """One score of one run, flat, as `ImportedRun.rows` yields it."""
-
-    step: int
-    rollouts: float
-    tokens: float
-    metric: str
-    estimator: str
-    problem_set: str
-    split: str
-    score: float
-
-
 @dataclass(frozen=True, kw_only=True)
 class Provenance:
     """Where a run came from, and what was decided about it.
@@ -250,17 +237,6 @@ class ImportedRun:
         """The run, with more that was concluded rather than read."""
         told = dict.fromkeys((*self.provenance.inferred, *lines))
         return replace(self, provenance=replace(self.provenance, inferred=tuple(told)))
-
-    def rows(self) -> Iterator[Row]:
-        """Every score, one by one."""
-        for s in self.series:
-            for step, rollouts, tokens, score in zip(
-                s.step_K, s.rollouts_K, s.tokens_K, s.score_K, strict=True
-            ):
-                yield Row(
-                    int(step), float(rollouts), float(tokens), s.metric.label,
-                    s.metric.estimator, s.problem_set, s.split, float(score),
-                )
 
 
 class Errors:

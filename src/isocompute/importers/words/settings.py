@@ -327,15 +327,6 @@ def _map_of(path: Path) -> dict[str, Any]:
     return dict(values)
 
 
-def parse_settings(pairs: Sequence[str]) -> Settings:
-    """`["rollouts_per_problem=16", ...]`, as `--set` gives them.
-
-    Raises:
-        InputError: where a pair has no `=`, or its name is not known.
-    """
-    return settings_from(_pairs(pairs))
-
-
 def _pairs(pairs: Sequence[str]) -> dict[str, Any]:
     values: dict[str, Any] = {}
     for pair in pairs:

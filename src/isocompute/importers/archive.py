@@ -19,7 +19,6 @@ import numpy as np
 
 from isocompute.errors import AskedError, InputError
 from isocompute.importers.again import alike, changes, settle_again
-from isocompute.importers.read import read_log
 from isocompute.importers.runs.doubts import refuse_doubts
 from isocompute.importers.runs.identity import named_apart, settle_runs
 from isocompute.importers.values.imported import (
@@ -71,6 +70,8 @@ def read_logs(
     score_range: tuple[float, float] | None = None,
 ) -> list[ImportedRun]:
     """The runs of several logs and folders, each run once; see `import_logs`."""
+    from isocompute.importers.read import read_log  # with all readers, which a table needs not
+
     if not sources:
         raise InputError("at least 1 source must be given, but got 0; name a log or a folder.")
     if score_range is not None:

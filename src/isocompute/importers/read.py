@@ -19,7 +19,6 @@ from isocompute.importers.formats.checkpoints import (
     results_in,
     with_results,
 )
-from isocompute.importers.formats.console import read_console
 from isocompute.importers.formats.csvlogs import is_csv_log, read_csv_log
 from isocompute.importers.formats.documents import (
     document_of,
@@ -178,6 +177,8 @@ def _read_file(path: Path, settings: Settings, lines: Sequence[Path] = ()) -> li
         return read_csv_log(path, settings)
     if b"{" in head and path.suffix == ".json":
         return read_trainer_state(path, settings)
+    from isocompute.importers.formats.console import read_console  # slow to compile
+
     runs = read_console(path, settings)
     if not any(run.n_rows for run in runs):
         if prefixed := read_prefixed(path, settings):

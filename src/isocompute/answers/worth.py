@@ -110,7 +110,8 @@ def probe(
     own_D, other_D, rival_D = fit.scores_of([chosen, other, rival], x).T
     seen_D = one_run(fit, other, at)[1] - fit.scores_of([rival], at)[:, 0]
     more_D = (rival_D if other == chosen else other_D) - own_D
-    return float(np.maximum(_told(more_D[:, None], seen_D[:, None]), 0.0).mean())
+    told_D = _told(more_D[:, None], seen_D[:, None])
+    return float(np.where(told_D > AS_GOOD, told_D, 0.0).mean())  # for less the plan stays
 
 
 def among_tested(

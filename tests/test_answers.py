@@ -616,6 +616,19 @@ def test_noise_is_measured_on_neighbours_and_no_collapse_moves_it(rng) -> None:
     assert noise_scale([]) == 1 / 1200  # nothing to measure it on: 300 problems, 4 samples
 
 
+def test_a_bend_between_evaluations_decades_apart_is_no_noise() -> None:
+    run = Curve(
+        problems_per_batch=32, rollouts_per_problem=8, run="a",
+        rollouts_K=np.array([0.0, 1e3, 3e4, 1e6]), score_K=np.array([0.30, 0.31, 0.45, 0.48]),
+    )  # fmt: skip
+    assert noise_scale([run]) == 1 / 1200
+    assert windows_of([run], "rollouts")[Configuration(32, 8)].rises
+    # Nearer neighbours weigh more: what lies on their line has no noise, wherever it lies.
+    x = np.array([1e3, 2e3, 8e3, 9e3])
+    line = run.replace(rollouts_K=x, score_K=0.1 * np.log10(x))
+    assert noise_scale([line]) == pytest.approx(0.0, abs=1e-20)
+
+
 @pytest.mark.parametrize(("problems", "samples", "mean"), [(300, 4, 0.002), (100, 1, 0.005)])
 def test_runs_that_hardly_ever_succeed_are_flat(rng, problems, samples, mean) -> None:
     """Three n, three seeds, no learning: a sure rise or fall is noise."""
@@ -641,7 +654,7 @@ def test_runs_that_hardly_ever_succeed_are_flat(rng, problems, samples, mean) ->
 def test_noise_at_the_ends_of_the_scale_is_that_of_the_mean_of_three_scores(end) -> None:
     run = Curve(
         problems_per_batch=32, rollouts_per_problem=8, run="a",
-        rollouts_K=np.arange(1.0, 4), score_K=np.abs(end - np.array([0.0, 0.01, 0.0])),
+        rollouts_K=np.array([1.0, 2.0, 4.0]), score_K=np.abs(end - np.array([0.0, 0.01, 0.0])),
     )  # fmt: skip
     p = 0.01 / 3
     expected = 0.01**2 / (1.5 * p * (1 - p)) / 0.6745**2

@@ -735,11 +735,30 @@ def test_a_rate_of_gpus_leaves_the_time_of_this_machine_out(tmp_path: Path, caps
     assert "cores of this machine" not in out
 
 
+@pytest.mark.usefixtures("quick")
+def test_of_money_and_a_deadline_the_smaller_one_binds(capsys: Any) -> None:
+    asked = ["design", "--draws", "4", "--rollouts-per-gpu-hour", "900", "--json", "-"]
+    money = ["--budget", "2000usd", "--usd-per-gpu-hour", "2.5"]  # 800 GPU-hours
+    found = []
+    for words in (money, [*money, "--gpus", "8xH100", "--hours", "100"],
+                  [*money, "--gpus", "8xH100", "--hours", "50"],
+                  ["--gpus", "8xH100", "--hours", "50", "--usd-per-gpu-hour", "2.5"]):  # fmt: skip
+        assert main([*asked, *words]) == 0
+        found.append(json.loads(capsys.readouterr().out))
+    rollouts = [d["final"]["rollouts"] for d in found]
+    assert rollouts[0] == rollouts[1] > rollouts[2] == rollouts[3]
+    said = [[n["text"] for n in d["notices"] if n["code"] == "deadline_binds"] for d in found]
+    assert said == [[], [], [
+        "Time binds: in 50 hours 8 GPUs train 50% of --budget."], []]
+
+
 COMPLAINTS = {
     "a design needs --budget, or --gpus and --hours, but got neither; add --budget.": [],
     "but got --gpus; add --hours.": ["--gpus", "8xH100"],
     "but got --hours; add --gpus.": ["--hours", "8"],
-    "must be given once, but got --budget and --hours": ["--budget", "1M", "--hours", "8"],
+    "but got --hours without --gpus; add --gpus.": ["--budget", "1M", "--hours", "8"],
+    "a budget in GPU-hours needs the rollouts that a GPU trains on in an hour, but": [
+        "--budget", "1M", "--gpus", "8", "--hours", "8"],
     "none is known for H100; add --rollouts-per-gpu-hour": ["--gpus", "8xH100", "--hours", "72"],
     "a budget in GPU-hours needs the rollouts that a GPU trains on in an hour, but none is known; "
     "add --rollouts-per-gpu-hour": ["--budget", "100gpuh", "--prior", "published:qwen2.5-7b-easy"],
@@ -1123,7 +1142,7 @@ def test_difficulty_is_taken_from_pass_rates_that_every_problem_has(
         assert d["prior"]["sources"][0] == (
             "published:qwen2.5-7b-" + {"mixed": "hard"}.get(found, found))  # fmt: skip
     d, out, study = designed([0.0], "--difficulty", "easy")
-    assert (d["difficulty"], "The pass rates in --train say hard" in out) == ("easy", True)
+    assert (d["difficulty"], "Pass rates in --train say hard" in out) == ("easy", True)
     assert 'recipe: {"difficulty": "easy"}' in study
     d, out, _ = designed([0.0, None])  # some are not measured
     assert d["difficulty"] is None

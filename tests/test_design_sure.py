@@ -244,7 +244,7 @@ def test_what_was_given_and_does_not_agree_is_said(
         return " ".join(out.split())
 
     easy = "--budget", "3e6", "--train", training_file(6000, 0.5)
-    against = "Set The pass rates in --train say easy (mean 0.5), but --difficulty hard was taken."
+    against = "Set Pass rates in --train say easy (mean 0.5); you said hard."
     assert against in screen(*easy, "--difficulty", "hard")
     assert "pass rates in --train" not in screen(*easy, "--difficulty", "easy")
     # 40 problems hold out 8, 32 outcomes an evaluation: 0.5 / sqrt(32) = 0.088.

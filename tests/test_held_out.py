@@ -89,6 +89,18 @@ def test_every_pair_of_an_arm_is_compared_by_the_text_alone(write):
     assert one.shared == len(trained & validated) > 0
 
 
+def test_each_part_is_of_its_own_set_and_as_large_as_it_says(write):
+    path = write(HELD_OUT.replace(
+        "    all:", "    few: {path: p.jsonl, held_out: 5, part: validation}\n    all:"
+    ))  # fmt: skip
+    sets = load_study(path).runs[0].validation
+    assert {name: len(found) for name, found in sets.items()} == {"few": 5, "all": 10}
+    generated = HELD_OUT.replace("path: p.jsonl", "generated: simulated, options: {size: 40}")
+    run = load_study(write(generated), generators=problem_generators()).runs[0]
+    for name, found in (("train", run.train), ("all", run.validation["all"])):
+        assert found.problems[0].id.startswith(f"{name}-")
+
+
 def test_other_ids_and_answers_are_the_same_prompt_still(write):
     path = write(STUDY.replace("all: {path: p.jsonl, size: 30}", "all: {path: q.jsonl}"))
     rows = [{"id": f"other-{i}", "prompt": f"{i} + 1 =", "answer": "0"} for i in range(38, 44)]

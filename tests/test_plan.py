@@ -877,6 +877,10 @@ def test_warnings_are_the_alias_of_notices() -> None:
     d = plan_budget(planted(), AT, notices=[mine, mine]).document
     assert [one["code"] for one in d["warnings"]] == codes(d)
     assert codes(d).count("anchor_assumed") == 1
+    line = f"# The learning rate is {d['learning_rate_from']}'s: put yours."
+    assert line in advice_lines(d, trainer="trl")
+    told = advice_lines({**d, "notices": []}, trainer="trl")
+    assert not any("put yours" in line for line in told)
     assert {"code": "anchor_assumed", "message": f"{mine.text} {mine.remedy}"} in d["warnings"]
 
 

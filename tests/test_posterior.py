@@ -216,7 +216,7 @@ def test_between_the_tested_n_curves_go_through_their_draws(posterior: Posterior
     """Without nuggets a draw's smooth part is the draw wherever n was tested."""
     (part, *_) = posterior.parts
     log_scales = part.log_scales.copy()
-    log_scales[:, 3:12:4] = np.log(1e-4)
+    log_scales[:, 2:12:4], log_scales[:, 3:12:4] = np.log(0.1), np.log(1e-4)
     smooth = part._replace(log_scales=log_scales)
     n, rng = posterior.data.log2_n_J, np.random.default_rng(0)
     found = asked._between(smooth, n, np.full(4, 4.0), rng)

@@ -15,7 +15,7 @@ from isocompute.domain import Configuration, Curve
 from isocompute.importers import Settings, load_tidy
 from isocompute.importers.words.configuration import facts_of
 from isocompute.importers.words.recorded import recorded_of, recorded_said
-from isocompute.recipe import Recipe
+from isocompute.recipe import TRAINED, Recipe
 from test_plan import AT, planted
 
 SMALL, LARGE = Configuration(32, 8), Configuration(32, 128)  # batches of 256 and 4,096
@@ -142,6 +142,11 @@ def test_a_plan_of_runs_that_record_their_recipe_assumes_nothing() -> None:
     asked = plan_from_source("x.csv", budget=budget, difficulty="easy", fit=fit).document
     assert asked["recipe"]["kl_coef"] == 1e-3
     assert asked["learning_rate"] == 3e-6
+    assert asked["recipe"]["objective"] is None  # what no log says has no name
+    (row,) = (line for line in advice_lines(asked) if line.startswith("  recipe "))
+    assert row.split(maxsplit=1)[1] == "KL 0.001, entropy 0.001   (of --difficulty easy)"
+    added = [w for w in asked["recipe"] if w not in Recipe().to_dict()]
+    assert added == [w for w in TRAINED if w in added]  # one order, whatever the hashes
 
 
 def test_responses_are_cut_where_the_runs_of_this_n_were() -> None:

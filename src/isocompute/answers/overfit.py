@@ -73,14 +73,20 @@ def within(rate: ArrayLike) -> FloatArray:
 def noise_scale(curves: Sequence[Curve]) -> float:
     """phi, the variance of one evaluation of mean p being phi p (1 - p), from neighbours.
 
-    The median of the residuals from the line through both neighbours: no collapse moves it. Where
-    no score has two neighbours, that of 300 problems with 4 samples.
+    The median of the residuals from the line in log x through both neighbours: no collapse moves
+    it. A curve bends between neighbours further apart than a decade, which is no noise. Where no
+    score has two neighbours, that of 300 problems with 4 samples.
     Source: Gasser, Sroka and Jennen-Steinmetz, Biometrika 73 (1986) 625.
     """
     found = [np.zeros(0)]
-    for y in (c.score_K for c in curves):
-        p = within((y[:-2] + y[1:-1] + y[2:]) / 3)
-        found.append((y[1:-1] - (y[:-2] + y[2:]) / 2) / np.sqrt(1.5 * p * (1 - p)))
+    for c in curves:
+        y, x = c.score_K[c.rollouts_K > 0], np.log10(c.rollouts_K[c.rollouts_K > 0])
+        apart = x[2:] - x[:-2]
+        near = (apart > 0) & (apart <= 2 * MISFIT_LENGTH)
+        a = ((x[2:] - x[1:-1])[near]) / apart[near]  # the weight of the one before
+        p = within(((y[:-2] + y[1:-1] + y[2:]) / 3)[near])
+        left = y[1:-1][near] - a * y[:-2][near] - (1 - a) * y[2:][near]
+        found.append(left / np.sqrt((1 + a**2 + (1 - a) ** 2) * p * (1 - p)))
     rest = np.concatenate(found)
     # 0.6745: median of the absolute value of a standard normal.
     return float((np.median(np.abs(rest)) / 0.6745) ** 2) if len(rest) else 1 / TYPICAL_TRIALS

@@ -329,9 +329,11 @@ def _keys(d: Mapping[str, Any], trainer: str) -> list[str]:
 def _beside(d: Mapping[str, Any], trainer: str) -> list[str]:
     """What to know beside the keys: units, what they do not say, and who trained with them."""
     unsaid, version = recipe_unsaid(d, trainer), d["trainer_trained"][trainer]
-    named = unsaid_of_runs(d, trainer) if unsaid else ()
+    named = unsaid_of_runs(d, trainer)
     left = [one for one in d["trainer_not_set"][trainer] if one not in named]
+    anchored = any(one["code"] == "anchor_assumed" for one in d["notices"])
     said = [
+        f"The learning rate is {d['learning_rate_from']}'s: put yours." if anchored else "",
         unsaid,
         d["trainer_units"][trainer],
         f"Not set for this trainer: {', '.join(left)}." if left else "",

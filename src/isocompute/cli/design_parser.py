@@ -23,8 +23,9 @@ def add_design(stages: argparse._SubParsersAction[Parser]) -> None:
         help="for sweep and final run: 2e6 (rollouts), 5e9tok, 400gpuh, 64gpux3d or 2000usd",
     )  # fmt: skip
     parser.add_argument(
-        "--gpus", type=gpus, metavar="64xH100", help="with --hours, instead of --budget"
-    )
+        "--gpus", type=gpus, metavar="64xH100",
+        help="with --hours, instead of --budget, or beside it: the smaller one binds",
+    )  # fmt: skip
     parser.add_argument("--hours", type=hours, metavar="H", help="for how long you have them")
     parser.add_argument(
         "--spend", type=share, default=0.15, metavar="SHARE",

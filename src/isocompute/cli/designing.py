@@ -78,6 +78,7 @@ def design(options: Options) -> int:
         notices += times_scaled(curves, gpus)
     price = priced(curves, rates, origin)
     _check_hours(budget, price.rates)
+    budget = _in_time(options, budget, price.rates, notices)
     trainer = replace(trainer, kept=_kept(
         options, source, difficulty, curves[0].configuration if curves else None, curves))
     limits = Limits(
@@ -189,16 +190,16 @@ def _check_file(options: Options, trainer: Trainer, problems: int | None) -> Non
 
 
 def _budget(options: Options) -> Budget:
-    """Of --budget, or of --gpus and --hours."""
+    """Of --budget, else of --gpus and --hours."""
     from isocompute.allocation import Budget, parse_budget
 
     given = {"--gpus": options.gpus, "--hours": options.hours}
     missing = [name for name, value in given.items() if value is None]
-    if options.budget is not None and options.hours is not None:
-        raise InputError(
-            "a budget must be given once, but got --budget and --hours; drop one of them."
-        )
     if options.budget is not None:
+        if options.hours is not None and options.gpus is None:
+            raise InputError(
+                "a deadline is that of machines, but got --hours without --gpus; add --gpus."
+            )
         return parse_budget(options.budget)
     if missing:
         there = "".join(set(given) - set(missing)) or "neither"
@@ -215,6 +216,23 @@ def _budget(options: Options) -> Budget:
             "timed."
         )
     return Budget(amount=count * options.hours, unit="gpu_hours")
+
+
+def _in_time(options: Options, budget: Budget, rates: Rates, notices: list[Notice]) -> Budget:
+    """The budget, or what the machines train in their hours, if that is less."""
+    from isocompute.allocation import Budget
+    from isocompute.domain import notice
+
+    if options.budget is None or options.hours is None:
+        return budget
+    (gpus, _), hours = options.gpus, options.hours
+    time = Budget(amount=gpus * hours, unit="gpu_hours")
+    _check_hours(time, rates)
+    share = rates.rollouts(time) / rates.rollouts(budget)
+    if share >= 1:
+        return budget
+    notices.append(notice("deadline_binds", gpus=gpus, hours=hours, share=share))
+    return time
 
 
 def _check_hours(budget: Budget, rates: Rates) -> None:

@@ -244,8 +244,7 @@ TABLES: Mapping[str, Mapping[str, Template]] = {
             "n = {n} is the smallest tested and scores best: smaller n may gain.",
             "Train n = {other} once{takes}."),
         "fixed_batch_law_missing": _note(
-            "No two n were tested at a batch of {batch:k}: n is chosen by its predicted score at "
-            "this budget.",
+            "No two n were tested at a batch of {batch:k}: n is chosen by its predicted score.",
             "Sweep n at that batch."),
         "gpus_scaled": _caution(
             "Times were measured on {known}. On {gpus}, {how}: no run has shown it.",
@@ -280,12 +279,14 @@ TABLES: Mapping[str, Mapping[str, Template]] = {
             "may ({spend}).",
             "Set recipe.learning_rate to one of a run of yours, or raise --spend."),
         "bp_of_problems": _note(
-            "B_p = {bp}, the most that {problems} problems fill; the prior comes from B_p = "
-            "{known}.",
+            "B_p = {bp}, the most that {problems} problems fill; the prior has B_p = {known}.",
             "Add problems."),
         "beyond_prior": _caution(
             "The budget is {times:.0f} times the longest run of the prior.",
             "Treat the worth as a guess; sweep a smaller budget first."),
+        "deadline_binds": _note(
+            "Time binds: in {hours:g} hours {gpus} GPUs train {share:.0%} of --budget.",
+            "Add GPUs or hours to spend it all."),
         "plan_refuses": _caution(
             "No plan is made of this run: {why}.", "Or take the sweep: --sweep."),
         "prior_of_others": _caution(
@@ -298,8 +299,7 @@ TABLES: Mapping[str, Mapping[str, Template]] = {
             "The problems are {difficulty} by the pass rates in --train (mean {rate:.3g}).",
             "Override by --difficulty."),
         "difficulty_against_file": _caution(
-            "The pass rates in --train say {found} (mean {rate:.3g}), but --difficulty "
-            "{difficulty} was taken.",
+            "Pass rates in --train say {found} (mean {rate:.3g}); you said {difficulty}.",
             "Drop --difficulty."),
         "few_validation": _caution(
             "Only {problems} problems validate: an evaluation is off by {noise:.2f} (1 sigma).",

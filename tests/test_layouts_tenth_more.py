@@ -70,9 +70,10 @@ def test_evaluations_one_by_one_are_asked_about_where_no_plan_confirms(tmp_path:
 
 
 def test_evaluations_one_by_one_over_a_part_of_the_plan_are_asked_about(tmp_path: Path) -> None:
-    counted(tmp_path, {"num_updates": 200})
-    with pytest.raises(InputError, match=r"one by one to step 8 of 200; if each stands for 25 upd"):
+    wanted = counted(tmp_path, {"num_updates": 200})
+    with pytest.raises(InputError, match=r"step 8 of 200; if they are .*--set eval_every=25, say"):
         read(tmp_path, ACC)
+    assert read(tmp_path, {**ACC, "eval_every": 25}) == wanted
 
 
 def test_steps_of_a_short_run_are_updates(tmp_path: Path) -> None:

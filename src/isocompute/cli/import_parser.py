@@ -42,8 +42,8 @@ def add_settings(parser: Parser) -> None:
         metavar="NAME=VALUE",
         help="what the logs do not say: problems_per_batch, rollouts_per_problem, steps, seed, "
         "evaluation_samples, evaluation_problems, gpus, processes, num_iterations, "
-        "training_problems, learning_rate, begins, pattern, problem_set, split, step, resumed, "
-        "drawn, padded, percent, run",
+        "training_problems, eval_every, learning_rate, begins, pattern, problem_set, split, step, "
+        "resumed, drawn, padded, percent, run",
     )
     parser.add_argument(
         "--map",

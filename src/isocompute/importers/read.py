@@ -38,9 +38,12 @@ from isocompute.importers.formats.parquetlogs import (
 from isocompute.importers.formats.ranks import parts_in, read_parts
 from isocompute.importers.formats.recording import read_recording
 from isocompute.importers.formats.stores import (
+    ABOVE,
     DELETED,
+    above_others,
     is_deleted,
     is_mlflow_run,
+    name_of,
     read_mlflow_run,
     read_sqlite,
 )
@@ -274,10 +277,10 @@ def _read_folder(folder: Path, settings: Settings) -> list[ImportedRun]:
     for home, paths in dumps.items():
         paths.sort(key=lambda p: (len(p.stem), p.stem))
         attempt(read_jsonl, paths, settings.for_path(home), own_folder(home).name)
+    stores, gone = [s for s in stores if not is_deleted(s)], len(stores)
+    deleted, above = gone - len(stores), above_others(stores)
     for store in stores:
-        if is_deleted(store):
-            deleted += 1
-        else:
+        if store not in above:
             attempt(read_mlflow_run, store, settings)
     for bare, files in parts.items():
         if (whole_run := read_parts(files, settings.for_path(bare))) is not None:
@@ -296,6 +299,7 @@ def _read_folder(folder: Path, settings: Settings) -> list[ImportedRun]:
     told = [not_read(reasons)] * bool(reasons)
     if deleted:
         told.insert(0, DELETED.format(deleted))
+    told += [ABOVE.format(name_of(store)) for store in above]
     if special:
         told.append(f"{special} pipes, devices or broken links of the folder were not opened")
     if archives:

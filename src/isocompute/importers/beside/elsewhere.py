@@ -182,7 +182,8 @@ def with_processes(
     """
     name, config = found
     if any(key in config for key in _OF_A_DEVICE) and not processes_of(config):
-        for folder in list(path.parents)[:LEVELS]:
+        own = (path.parent / name).parent  # recipes/ may hold both
+        for folder in (*list(path.parents)[:LEVELS], *[own] * own.is_dir()):
             if len(there := of_accelerate(folder)) == 1:
                 file, count = there[0]
                 file = os.path.relpath(folder / file, path.parent)

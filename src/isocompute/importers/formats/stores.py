@@ -38,11 +38,13 @@ from isocompute.importers.values.reading import (
     parse_json,
 )
 from isocompute.importers.values.reading import number as number_of
+from isocompute.importers.words.meanings import tell_of_training
 from isocompute.importers.words.settings import Settings
 
 _CUT = ("FAILED", "KILLED")  # MLflow's words
 _MOST_RUNS = 100_000
 DELETED = "{} more runs were deleted in MLflow and are left out"
+ABOVE = "{} is the parent of other runs, has no rows of training and is left out"
 MAX_KEYS = 20_000
 _MOST_STILL = 1 << 28  # bytes of metrics that are held at once; at half nothing changes
 _MAX_PARAM_BYTES = 8_000  # MLflow's own limit is 6,000 characters
@@ -100,10 +102,30 @@ def is_deleted(folder: Path) -> bool:
     return re.search(r"^lifecycle_stage: *'?deleted", _meta(folder), re.MULTILINE) is not None
 
 
+def above_others(folders: Sequence[Path]) -> list[Path]:
+    """Folders of runs that others name as their parent, and that train nothing themselves.
+
+    A sweep's own run has what its runs share, and perhaps their last scores over something else.
+    """
+    parents = {_parent(folder) for folder in folders}
+    return [one for one in folders if one in parents and not tell_of_training(_keys(one))]
+
+
+def _parent(folder: Path) -> Path | None:
+    """The folder of the run above one, as its tag names it."""
+    tag = folder / "tags" / "mlflow.parentRunId"
+    return folder.parent / tag.read_text("utf-8", "replace").strip() if tag.is_file() else None
+
+
+def _keys(folder: Path) -> list[str]:
+    metrics = folder / "metrics"
+    return [path.relative_to(metrics).as_posix() for path in _files(metrics)]
+
+
 def read_mlflow_run(folder: Path, settings: Settings) -> list[ImportedRun]:
     """The run of a folder."""
     errors = Errors(str(folder))
-    name = _name(folder)
+    name = name_of(folder)
     settings = settings.for_path(folder)
     named = settings.for_file(name)
     collector = Collector(name, errors, named)
@@ -112,12 +134,11 @@ def read_mlflow_run(folder: Path, settings: Settings) -> list[ImportedRun]:
     own = _params(folder)
     for value in own.values():
         digest.update(value.encode())
-    tag = folder / "tags" / "mlflow.parentRunId"
-    parent = folder.parent / (tag.read_text("utf-8", "replace").strip() if tag.is_file() else "")
-    shared = _params(parent) if parent != folder.parent else {}
+    parent = _parent(folder)
+    shared = _params(parent) if parent is not None else {}
     collector.configure({**shared, **own})
-    if shared.keys() - own:
-        collector.counters.infer(f"configuration: of its parent run {_name(parent)}, too")
+    if parent is not None and shared.keys() - own:
+        collector.counters.infer(f"configuration: of its parent run {name_of(parent)}, too")
     files = _files(folder / "metrics")
     still = all(map(_is_still, files)) and sum(p.stat().st_size for p in files) < _MOST_STILL
     held = list[tuple[str, str, str, int]]()  # of a run whose step never moves: all lie at 0
@@ -182,7 +203,8 @@ def _is_still(path: Path) -> bool:
     return all(words[2:] in ([b"0"], []) for words in (first, *(line.split() for line in last)))
 
 
-def _name(folder: Path) -> str:
+def name_of(folder: Path) -> str:
+    """The name of the run of a folder."""
     tag = folder / "tags" / "mlflow.runName"
     if tag.is_file():
         return clean_text(tag.read_bytes()[:300].decode("utf-8", "replace").strip())
@@ -263,9 +285,12 @@ def _mlflow(
     rows = connection.execute(
         f"SELECT rowid, run_uuid, step, key, value, {flag}, {time} FROM metrics ORDER BY rowid"
     )
+    trains, above = set[str](), {of for uuid, of in parents.items() if uuid not in deleted}
     for rowid, uuid, step, key, value, is_nan, at in rows:
         if (uuid := str(uuid)) in deleted:
             continue
+        if uuid in above and uuid not in trains and tell_of_training([str(key)]):
+            trains.add(uuid)
         collector = one_of(collectors, uuid, names.get(uuid) or uuid, errors, settings)
         if collector is not None:
             missing = is_nan not in (0, None, False)
@@ -277,6 +302,11 @@ def _mlflow(
                 one.take(at, str(key), value, int(rowid))
             else:
                 collector.row(step, {str(key): value}, int(rowid))
+    for uuid in sorted((above - trains) & collectors.keys()):
+        del collectors[uuid]
+        calls.pop(uuid, None)
+        for collector in list(collectors.values())[:1]:
+            collector.note(ABOVE.format(names.get(uuid, uuid)))
     for one in calls.values():
         one.finish()
         one.check(errors.file)

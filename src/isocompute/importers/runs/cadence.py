@@ -64,14 +64,16 @@ class Cadence(NamedTuple):
     before: bool | None = None
 
 
-def cadence_of(config: Mapping[str, object]) -> Cadence:
+def cadence_of(config: Mapping[str, object], told: int | None = None) -> Cadence:
     """How often a run is evaluated and how many updates it has, in the words of any loop.
+
+    `told`: how often, as the user says it where the configuration does not.
 
     >>> cadence_of({"eval.every": 25, "num_updates": 200})
     Cadence(every=25, key='eval.every', planned=200, before=None)
     """
     said = [(key, v) for key, value in config.items() if (v := whole(value)) and v > 0]
-    key, every = next(((k, v) for k, v in said if _EVERY.search(k)), ("", None))
+    key, every = next(((k, v) for k, v in said if _EVERY.search(k)), ("eval_every", told))
     planned = next((v for k, v in said if _PLANNED.fullmatch(k)), None)
     before = next((str(v).lower() for k, v in config.items() if _BEFORE.search(k)), "")
     return Cadence(every, key, planned, {"true": True, "false": False}.get(before))
@@ -135,7 +137,7 @@ def as_planned(points: Collection[Points], config: Mapping[str, object], cadence
 
 
 def as_evaluations(
-    points: Collection[Points], cadence: Cadence, trained: int, what: str
+    points: Collection[Points], cadence: Cadence, trained: int, what: str, from_zero: bool = False
 ) -> tuple[int, int] | None:
     """How many updates a step is, where steps count evaluations, and at which the step 0 stands.
 
@@ -146,6 +148,7 @@ def as_evaluations(
         cadence: what its configuration says.
         trained: the last step with a row of training.
         what: the log and the run, for the message.
+        from_zero: the first update is step 0.
 
     Raises:
         UnclearError: evaluations stand one by one, against the configuration, and no number of
@@ -158,12 +161,22 @@ def as_evaluations(
     last = int(step_K[-1])
     if step_K[0] > 1 or step_K.size < _LEAST or last - int(step_K[0]) != step_K.size - 1:
         return None
-    end = trained if trained > last else cadence.planned
-    if every is None and end is not None and end % last == 0 and end // last >= _FEW:
+    end = trained + from_zero if trained > last else cadence.planned
+    few = end is not None and end // last >= _FEW
+    if every is None and few and end is not None and (
+        trained > last or end % last == 0  # without rows of training it may be under way
+    ):
         raise UnclearError(
             f"{what}: steps must be updates, but {step_K.size} evaluations stand one by one to "
-            f"step {last} of {end}; if each stands for {end // last} updates, multiply their steps "
-            "out, else add --set step=step.",
+            f"step {last} of {end}; if they are counted, add the updates from one to the next "
+            f"(--set eval_every={end // last}, say), else --set step=step.",
+            options=("--set", "eval_every=EVERY"), trial=("--set", "step=step"),
+        )
+    if every is not None and end is not None and few and trained > last and end < last * every:
+        raise UnclearError(
+            f"{what}: evaluations must lie within a run, but of {step_K.size}, one in {every} "
+            f"updates ({cadence.key}), the last is at {last * every}, and the training ends at "
+            f"{end}; correct {cadence.key}, or add --set step=step if their steps are updates.",
             trial=("--set", "step=step"),
         )
     if every is None or every < 2 or (end is not None and end < last * every):

@@ -65,6 +65,18 @@ class Collected:
     trained: int  # the last step of rows that tell of training, and the first
     trains_from: int
 
+    @property
+    def start(self) -> int | None:
+        """The step that it begins at: before the first row, if each update has one of training.
+
+        Series of training scores say it better, and are asked where there are any.
+        """
+        alone = not any(p.column.split == "train" for p in self.points)
+        each = alone and self.first == self.trains_from and (
+            self.n_rows > self.trained - self.trains_from
+        )
+        return self.first - 1 if each and self.first else self.first
+
     def count_by(self, ticks: int) -> None:
         """Count the steps of rows by updates, of which each has so many."""
         self.latest, self.trained = -(-self.latest // ticks), -(-self.trained // ticks)

@@ -112,7 +112,7 @@ def conclude(
             if told := placing.mean_of_passes(points, key, c.evidence.numbers(key)):
                 c.counters.infer(told)
                 c.unread = [other for other in c.unread if other != key]
-    cadence = cadence_of(c.config)
+    cadence = cadence_of(c.config, c.settings.eval_every)
     if c.counters.calls and not c.counters.seen and c.settings.step is None and not any(
         c.side.values()
     ) and (told := as_planned(c.points, c.config, cadence)):
@@ -233,7 +233,7 @@ def conclude(
             unread=tuple(clean_text(k, 80) for k in unread[:MAX_UNREAD]),
             likely=tuple(clean_text(k, 80) for k in c.evidence.likely(keys)),
             beside_loss=tuple(clean_text(k, 80) for k in c.evidence.beside_loss(keys)),
-            begins=None if c.first is None else max(c.first - begins, 0),
+            begins=None if c.start is None else max(c.start - begins, 0),
             trained=placing.last_update(c, values["steps"], begins), **spent.said(),
             passes_per_step=spent.passes_per_step, rates=rate_span(c.side["rate"]),
             micro_batch=device_batch(c.config),
@@ -273,8 +273,8 @@ def _beginning(c: Collected, what: str, planned: int | None) -> tuple[int, int |
         return said, planned + said if planned is not None and planned < last else planned
     if said == 0:
         c.counters.infer(f"begins: 0, as told; the log begins at step {first}, {BEFORE}")
-    elif planned is not None and planned < last and c.first is not None:
-        earliest = min(first, c.first)
+    elif planned is not None and planned < last and c.start is not None:
+        earliest = min(first, c.start)
         rows = [p.steps_K for p in points if p.column.split == "train"]
         begins = doubts.own_start(earliest, rows)
         if last - planned in (begins, earliest):
@@ -292,7 +292,7 @@ def _count_evaluations(c: Collected, what: str, cadence: Cadence) -> None:
     rows = [int(p.steps_K.max()) for p in c.points
             if p.column.split == "train" and p.step]  # fmt: skip
     trained = max([c.latest, *rows, *c.side["length"]])
-    found = as_evaluations(c.points, cadence, trained, what)
+    found = as_evaluations(c.points, cadence, trained, what, c.trains_from == 0)
     if found is None:
         return
     every, first = found

@@ -309,6 +309,8 @@ def _cures(
         yield Cure(text, ["--set", own])
     steps = [column.strip() for column in header if _UPDATES.search(column)
              or (column in counters and re.search("batch", column, re.I))]  # fmt: skip
+    if not steps and not any(plain_name(c) in _EPOCHS for c in header):
+        steps = [c.strip() for c in counters] * (len(counters) == 1)  # in any language
     if "rollouts" in rest and steps:
         maps = " or ".join(mapping(column, "steps") for column in steps[:3])
         yield Cure(f"{maps} if it counts updates, or --map KEY=rollouts",

@@ -150,9 +150,8 @@ def _read_csv(path: Path, naming: Naming) -> pa.Table:
     if head.separator in ";\t":
         commas = cells.has_decimal_commas(path, head.separator)
         table = cells.plain_thousands(table, names, path, commas)
-        for i, name in enumerate(table.column_names):
-            plain = pc.replace_substring_regex(table.column(i), cells.DECIMAL, cells.WITH_POINT)
-            table = table.set_column(i, name, plain)
+        table = cells.with_points(table, names, commas)
+    table = cells.without_highest(table, names)
     for name in table.column_names[:1]:  # tables joined by `cat`: a header is no row
         column = table.column(name)
         if (pc.max(pc.binary_length(column)).as_py() or 0) < len(name.strip()):

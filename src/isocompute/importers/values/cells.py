@@ -26,13 +26,15 @@ Rows = Iterator[tuple[int, list[str]]]  # number of the line, its cells
 # becomes; 1,234 may be thousands and stays.
 DECIMAL = r"^\s*(?:(-?0),([0-9]+)|(-?[0-9]+),([0-9]{1,2}|[0-9]{4,}))(\s*%?)\s*$"
 WITH_POINT = r"\1\3.\2\4\5"
+# in a file that writes fractions with a comma alone, 1,234 is one as well
+_SURE = r"^\s*()()(-?[0-9]+),([0-9]+)(\s*%?)\s*$"
 _WRITTEN = 3  # numbers of a column that are kept to tell whether its last one is cut
 _COUNTS = ("rollouts", "steps", "tokens", "problems_per_batch", "rollouts_per_problem")
 _FRACTION = re.compile(
-    r'[\s"]*-?(?:0([.,])[0-9]+|[0-9]+([.,])(?:[0-9]{1,2}|[0-9]{4,}))\s*%?[\s"]*'
+    r'[\s"]*-?(?:0([.,])[0-9]+|[0-9]+([.,])(?:[0-9]{1,2}|[0-9]{4,}))(?:E-?[0-9]+)?\s*%?[\s"]*', re.I
 )
 # Words for a model before or after its training, where others have the update.
-_STAGE = re.compile("base|init|start|before|untrained|final|last|end|best", re.I)
+_STAGE = re.compile("base|init|start|before|untrained|final|last|end", re.I)
 _CHECKPOINT = re.compile(
     r"((?:global_?step|step|checkpoint|ckpt|iter|iteration|update)[-_ ]?)([0-9]{1,9})", re.I
 )
@@ -131,6 +133,19 @@ def without_units(table: pa.Table, names: dict[str, str]) -> pa.Table:
     return table if digits or not any(counts) else table.slice(1)
 
 
+def without_highest(table: pa.Table, names: dict[str, str]) -> pa.Table:
+    """A table without a last row that repeats the highest number of each column: it has no step."""
+    step = next((c for c in table.column_names if names[c] == "steps"), None)
+    word = "" if step is None or not table.num_rows else str(table.column(step)[-1]).strip()
+    if not word or any(char.isdigit() for char in word) or _STAGE.search(word):
+        return table
+    for name in (c for c in table.column_names if c != step):
+        *above, last = (number(str(cell).strip()) for cell in table.column(name).to_pylist())
+        if last is None or last != max((x for x in above if x is not None), default=None):
+            return table
+    return table.slice(0, table.num_rows - 1)
+
+
 def has_decimal_commas(path: Path, separator: str) -> bool:
     """Whether cells of a file, be their columns read or not, are fractions with a comma alone.
 
@@ -146,6 +161,17 @@ def has_decimal_commas(path: Path, separator: str) -> bool:
         if (match := _FRACTION.fullmatch(cell))
     }
     return found == {","}
+
+
+def with_points(table: pa.Table, names: dict[str, str], commas: bool) -> pa.Table:
+    """A table whose fractions are written with a point. Args: as of `plain_thousands`."""
+    import pyarrow.compute as pc
+
+    for i, name in enumerate(table.column_names):
+        fraction = _SURE if commas and names[name] not in _COUNTS else DECIMAL
+        plain = pc.replace_substring_regex(table.column(i), fraction, WITH_POINT)
+        table = table.set_column(i, name, plain)
+    return table
 
 
 def plain_thousands(

@@ -126,6 +126,8 @@ def _block(lines: Sequence[bytes], separator: str) -> tuple[int, dict[str, str]]
     (1, {'Bsz': '8'})
     >>> _block([b"A sweep;;", b"B: 40;;", b"Seed 3, 9 runs;;", b"Step;n=2;n=6", b"0;1;2"], ";")
     (3, {'B': '40', 'Seed': '3'})
+    >>> _block([b"Run,n4,n8", b"n,4,8", b"B_p,32,32", b"Step,n4,n8", b"0,0.1,0.2"], ",")
+    (3, {'B_p': '32'})
     """
     said: dict[str, str] = {}
     texts = (line.decode("utf-8", "replace").replace("\0", "") for line in lines[:_TITLES])
@@ -135,6 +137,10 @@ def _block(lines: Sequence[bytes], separator: str) -> tuple[int, dict[str, str]]
         if len(filled) > 2:
             below = [_is_number(cell) for cell in rows[i + 1]]
             is_header = not any(map(_is_number, filled)) and sum(below) > 1
+            again = [j for j, one in enumerate(rows) if j > i and one[1:] == row[1:] and one != row]
+            if is_header and again:  # what differs from column to column stands between
+                alike = (one for one in rows[i + 1 : again[-1]] if len({*one[1:]}) == 1)
+                return again[-1], said | {one[0]: one[1] for one in alike if one[1].strip()}
             if is_header or not (_is_number(filled[1]) and not any(map(_is_number, row[2:]))):
                 return (i, said) if is_header else (0, {})
         if len(filled) > 1 and row[0].strip():

@@ -20,6 +20,7 @@ from isocompute.importers.words.paths import PLACEHOLDER, parse_by_n, regex_of
 _WHOLE = (
     "problems_per_batch", "rollouts_per_problem", "steps", "seed", "evaluation_samples",
     "evaluation_problems", "gpus", "processes", "begins", "num_iterations", "training_problems",
+    "eval_every",
 )
 _WORDS = {  # settings of few words, and the one that is offered
     "split": (("train", "validation"), "validation"), "resumed": (("join", "apart"), "join"),
@@ -65,6 +66,7 @@ class Settings:
         processes: that trained a run, where the log has the batch of each alone.
         num_iterations: steps that a batch of rollouts serves, where TRL's log does not say it.
         training_problems: those of one epoch, where a table counts epochs.
+        eval_every: updates from one evaluation to the next, where the log counts evaluations.
         learning_rate: of a run whose log holds none.
         begins: the step from which a run's own updates count, where it went on from another run's
             checkpoint and its log with that run's counter; 0: all of them are its own.
@@ -102,6 +104,7 @@ class Settings:
     begins: int | None = None
     num_iterations: int | None = None
     training_problems: int | None = None
+    eval_every: int | None = None
     learning_rate: float | None = None
     pattern: str | None = None
     run: str | None = None
@@ -332,10 +335,7 @@ def _pairs(pairs: Sequence[str]) -> dict[str, Any]:
     for pair in pairs:
         name, equals, value = pair.partition("=")
         if not equals or not value:
-            raise InputError(
-                f"a setting must look like NAME=VALUE, but got {pair!r}; "
-                "write both."
-            )
+            raise InputError(f"a setting must look like NAME=VALUE, but got {pair!r}; write both.")
         values[name.strip()] = value.strip()
     return values
 

@@ -80,6 +80,7 @@ def make_plan(budget: float = 4.0e6) -> dict[str, Any]:
         "budget_rollouts": budget,
         "problems_per_batch": 16,
         "rollouts_per_problem": 256,
+        "law": {"unit": "rollouts"},
         "steps": 976,
         "batch_size": 4096,
         "rollouts": 3997696,

@@ -73,6 +73,18 @@ def test_other_answers_are_known_too(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert not is_answer(tmp_path / "mine.json")
 
 
+def test_an_answer_is_no_second_log_of_its_folder(tmp_path: Path) -> None:
+    """The configuration of a folder is that of its one log, whatever was planned from it."""
+    folder = tmp_path / "run"
+    folder.mkdir()
+    rows = ({"step": s, "val/mean@4": 0.3 + s / 400} for s in range(0, 41, 5))
+    (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    said = {"data": {"train_batch_size": 32}, "actor_rollout_ref": {"rollout": {"n": 8}}}
+    (folder / "config.json").write_text(json.dumps(said))
+    (folder / "next.json").write_text(json.dumps({"version": 2, "budget_rollouts": 9, "rollouts_per_problem": 256}))
+    assert n_of(folder / "metrics.jsonl") == n_of(folder) == 8
+
+
 def test_a_study_file_beside_a_log_is_none_of_its_settings(tmp_path: Path) -> None:
     folder = log(tmp_path / "run")
     (folder / "study.yaml").write_text(STUDY)

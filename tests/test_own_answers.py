@@ -78,11 +78,12 @@ def test_an_answer_is_no_second_log_of_its_folder(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     folder.mkdir()
     rows = ({"step": s, "val/mean@4": 0.3 + s / 400} for s in range(0, 41, 5))
-    (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (folder / "first.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     said = {"data": {"train_batch_size": 32}, "actor_rollout_ref": {"rollout": {"n": 8}}}
     (folder / "config.json").write_text(json.dumps(said))
-    (folder / "next.json").write_text(json.dumps({"version": 2, "budget_rollouts": 9, "rollouts_per_problem": 256}))
-    assert n_of(folder / "metrics.jsonl") == n_of(folder) == 8
+    plan = {"version": 2, "budget_rollouts": 9, "rollouts_per_problem": 256}
+    (folder / "next.json").write_text(json.dumps(plan))
+    assert n_of(folder / "first.jsonl") == 8
 
 
 def test_a_study_file_beside_a_log_is_none_of_its_settings(tmp_path: Path) -> None:

@@ -255,11 +255,13 @@ def difficulty_lines(document: Row) -> list[str]:
 
 def lr_sweep_lines(document: Row) -> list[str]:
     """The rates side by side, the anchor and why."""
+    starts = [row["score_start"] for row in document["rates"] if row["score_start"] is not None]
+    begun = f", {sum(starts) / len(starts):.3f} before" if starts else ""
     lines = [
         f"{document['folder']}: {len(document['rates'])} rates at B_p="
         f"{document['problems_per_batch']}, n={document['rollouts_per_problem']}, "
         f"{document['steps']} steps, {document['n_seeds']} seed"
-        f"{'' if document['n_seeds'] == 1 else 's'}",
+        f"{'' if document['n_seeds'] == 1 else 's'}{begun}",
         "",
     ]
     rows = []
@@ -275,9 +277,10 @@ def lr_sweep_lines(document: Row) -> list[str]:
     lines += [*indented(table(header, rows, left=1)), ""]
     anchor = document["anchor"]
     if anchor is not None:
+        said = (f"anchor: learning_rate {anchor['learning_rate']:g} at "
+                f"{anchor['base_batch_size']} rollouts per batch: {document['reason']}")
         lines += [
-            f"anchor: learning_rate {anchor['learning_rate']:g} at {anchor['base_batch_size']} "
-            f"rollouts per batch: {document['reason']}",
+            *textwrap.wrap(said, WIDTH, subsequent_indent="  ", break_on_hyphens=False),
             f"in the study file: recipe: {{learning_rate: {anchor['learning_rate']:g}, "
             f"base_batch_size: {anchor['base_batch_size']}}}",
         ]

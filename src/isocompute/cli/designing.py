@@ -108,6 +108,7 @@ def design(options: Options) -> int:
         "without": _BOTH_LOST, "after": _BOTH_LOST}  # fmt: skip
     document |= {
         "engine": trainer.engine, "gpus": gpus, "difficulty": difficulty, "written": None,
+        "learning_rate": trainer.learning_rate,
     }  # fmt: skip
     for part in filter(None, (document[name] for name in ("sweep", "lr_sweep", "final"))):
         paid = part["cost"]["gpu_hours"]

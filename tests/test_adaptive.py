@@ -19,7 +19,6 @@ import pytest
 
 from fake_posterior import FakePosterior
 from isocompute.cli import main
-from isocompute.cli.commands import _thawed
 from isocompute.design.adaptive import _rounded, look_at, next_look
 from isocompute.design.decider import decider
 from isocompute.domain import Configuration
@@ -28,7 +27,7 @@ from isocompute.lr_sweep import lr_study
 from isocompute.model import fit_posterior
 from isocompute.report.sections import study_section
 from isocompute.report.study_data import study_view
-from isocompute.runner import open_study, run_study
+from isocompute.runner import open_study, preview, run_study
 from isocompute.sources.studies import study_curves
 from isocompute.store import Database, Store
 from isocompute.store.decisions import (
@@ -43,6 +42,7 @@ from isocompute.store.export import export_study
 from isocompute.store.leases import Spent, progress_file
 from isocompute.store.status import study_status
 from isocompute.study.adaptive import Bounds, Decision, Grid, Look
+from isocompute.study.cost import study_cost
 from isocompute.testing.planted import NOISE, WORLDS, World, chained_arms
 from study_helpers import FAST, edit, small_study
 
@@ -401,18 +401,25 @@ def test_a_frozen_n_is_thawed_to_the_end(tmp_path):
     assert run_study(study, tmp_path, workers=0, settings=FAST, decide=SCRIPT, thaw=True).done == 2
 
 
-def test_a_dry_run_says_what_it_would_thaw(tmp_path):
+def test_a_dry_run_says_what_it_would_thaw_and_what_that_takes(tmp_path):
+    """What is left of the frozen n alone, to its end."""
     folder, study = tmp_path / "s", adaptive_study()
-    assert _thawed(study, folder, None) == []
-    assert _thawed(study, folder, True) == ["Would thaw nothing: no n is frozen."]
+    assert preview(study, folder, SCRIPT, thaw=True) is None
     run_study(study, folder, workers=0, settings=FAST, decide=SCRIPT)
     before = reached(folder)
-    assert _thawed(study, folder, [2]) == _thawed(study, folder, True) == [
-        "Would thaw n = 2, to its end."]  # fmt: skip
+    assert preview(study, folder, SCRIPT).trains == []
+    for asked in ([2], True):
+        found = preview(study, folder, SCRIPT, thaw=asked)
+        assert (found.thawed, found.goes_on) == ([2], False)
+        assert {spec.allocation.rollouts_per_problem for spec in found.trains} == {2}
+        assert {spec.allocation.rollouts for spec in found.trains} == {256}
+        left = sum(256 - found.steps[spec.hash] * 8 for spec in found.trains)
+        assert study_cost(study, runs=found.trains, steps=found.steps).rollouts == left > 0
+    assert found.rollouts == sum(before.values())
     with pytest.raises(InputError, match=r"must name frozen n \(2\), but got 4; name"):
-        _thawed(study, folder, [4])
+        preview(study, folder, SCRIPT, thaw=[4])
     with pytest.raises(InputError, match="only an adaptive study has decisions"):
-        _thawed(small_study(), folder, True)
+        preview(small_study(), folder, thaw=True)
     assert reached(folder) == before
 
 

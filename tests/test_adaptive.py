@@ -36,6 +36,7 @@ from isocompute.store.decisions import (
     load_looks,
     resting_states,
     save_look,
+    why_ended,
 )
 from isocompute.store.doctor import examine
 from isocompute.store.export import export_study
@@ -731,6 +732,7 @@ def test_status_is_true_after_a_thaw_and_names_no_more_than_the_grid():
     assert why.endswith("raise `adaptive.spend` to 400")  # not 480, which is no part of the grid
     assert unseen.startswith("  100 rollouts trained since then are not in these losses")
     assert len(decision_lines(looks, 400, (), 300)) == 2
+    assert why_ended(looks, 400) == why.strip()  # which `run` says at its end
     (_, why) = decision_lines([end(4, 400.0, 0.003, 400.0)], 400, (), 400)
     assert "all that its grid holds, tolerance 0.002 not met: raise `budget`, or add seeds" in why
 

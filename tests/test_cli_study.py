@@ -17,6 +17,7 @@ import pytest
 
 from isocompute.cli import main
 from isocompute.errors import RunError
+from isocompute.runner import calibrate
 from isocompute.store import Store
 from study_helpers import small_study
 
@@ -115,6 +116,33 @@ def test_a_dry_run_of_a_folder_says_what_is_left_and_refuses_what_the_command_re
         after = store.accounting()
     assert after.rollouts - before.rollouts == more["rollouts"]
     assert after.evaluation_rollouts - before.evaluation_rollouts == more["evaluation_rollouts"]
+
+
+def test_a_measurement_draws_a_small_part_of_what_it_measures() -> None:
+    """By hand: 5% of four runs of 64,000 are 12,800; without a bound it would draw them for 60 s.
+
+    Evaluations come on top.
+    """
+    found = calibrate(small_study(ns=(2, 4), seeds=(0, 1), rollouts=64000), seconds=60.0)
+    assert 0 < found.rollouts < 2 * 12800
+    assert found.wall_s < 60
+
+
+def test_a_file_of_stand_ins_is_said_to_be_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "toy.yaml"
+    world = "{generated: world, options: {world: bits, size: 64, part: %s}}"
+    file.write_text(
+        "engine: local\nengine_options: {model: bits-mlp}\nbudget: 2e4\n"
+        f"problems:\n  train: {world % 'train'}\n"
+        f"  validation: {{all: {world % 'validation'}}}\n"
+        "grid: {problems_per_batch: 8, rollouts_per_problem: [4, 8]}\n"
+    )
+    for command in ("run", "lr-sweep"):
+        assert main([command, str(file), "--dry-run"]) == 0
+        said = "Trains bits-mlp on generated problems: a rehearsal, not your model."
+        assert said in capsys.readouterr().out
 
 
 def test_what_fits_into_no_run_or_hardly_counts_is_said(

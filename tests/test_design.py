@@ -1180,6 +1180,20 @@ def test_what_needs_no_simulation_is_refused_before_it(
     assert not Path("s.yaml").exists()
 
 
+@pytest.mark.parametrize(("more", "message"), [
+    (["--budget", "100"], "must hold one update of 32 problems with n = 8 (256 rollouts), but got"),
+    (["--budget", "3M", "--max-batch", "16"], "but got --max-batch 16; raise it"),
+    (["--budget", "3M", "--spend", "15"], "must be below 100%, but got '15'; write 15% for 0.15"),
+    (["--budget", "3M", "--spend", "200%"], "must be below 100%, but got '200%'; see"),
+])  # fmt: skip
+def test_limits_that_hold_nothing_are_refused_before_the_worlds_are_made(
+    more: list[str], message: str, capsys: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("isocompute.design.shipped_worlds", None)
+    assert main(["design", *more]) == 2
+    assert message in capsys.readouterr().err
+
+
 @pytest.mark.usefixtures("quick")
 @pytest.mark.parametrize(("engine", "tokens", "limit", "said"), [
     ("verl", "10000", 32768, True), ("verl", "4097", 16384, True), ("verl", "4096", 8192, False),

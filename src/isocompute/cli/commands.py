@@ -133,8 +133,22 @@ def run(options: Options) -> int:
     study = open_study(options.study, options.overrides, folder)
     summary, cost = _train(study, folder, options)
     write_json({**summary.accounting.to_dict(), "estimate": cost.to_dict()}, options.json)
-    show(summary_lines(summary, str(folder)), quiet=options.json == "-")
+    show([*summary_lines(summary, str(folder)), *_why_ended(study, folder)],
+         quiet=options.json == "-")  # fmt: skip
     return summary.exit_code
+
+
+def _why_ended(study: Study, folder: Path) -> list[str]:
+    """Of an adaptive sweep that is over: whether it has found what it was to find."""
+    from isocompute.store import Database
+    from isocompute.store.decisions import load_looks, why_ended
+
+    if study.adaptive is None:
+        return []
+    with contextlib.closing(Database(folder)) as database:
+        why = why_ended(load_looks(database), study.rollouts)
+    return textwrap.wrap(f"The sweep {why}.", 80, subsequent_indent="  ",
+                         break_on_hyphens=False) if why else []  # fmt: skip
 
 
 def _folder(options: Options, ending: str = "") -> Path:

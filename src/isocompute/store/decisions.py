@@ -131,6 +131,11 @@ def decision_lines(
     return lines
 
 
+def why_ended(looks: Sequence[Look], rollouts_total: int) -> str:
+    """In the words of `status`; nothing of a sweep that goes on."""
+    return _course(looks[-1], rollouts_total) if looks and looks[-1].has_ended else ""
+
+
 def _before(looks: Sequence[Look]) -> str:
     """What the plan was expected to lose after at most two thirds of the rollouts."""
     now = looks[-1].of_sweep.numbers

@@ -76,7 +76,8 @@ def few_keys(rows: int) -> Iterator[dict[str, object]]:
 
 READ = """
 import json, sys, time
-from isocompute.importers import read_log, reading
+from isocompute.importers import read_log
+from isocompute.importers.values import reading
 if sys.argv[2] == "json":
     reading.orjson.loads, reading.orjson.JSONDecodeError = json.loads, json.JSONDecodeError
 best = 1e9

@@ -91,7 +91,9 @@ class FakePosterior:
         score = self.surface(bp[None, :, None], moved, np.asarray(log10_x_X)[None, None])
         return score + self.shift_DJ[:, :, None]
 
-    def of_one_run(self, score_D: FloatArray, gained_D: FloatArray, factor: float) -> FloatArray:
+    def of_one_run(
+        self, score_D: FloatArray, gained_D: FloatArray, factor: float, which: int = 0
+    ) -> FloatArray:
         return score_D + np.resize([0.02, -0.02], len(score_D))
 
     def smooth_scores(

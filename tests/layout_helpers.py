@@ -10,7 +10,7 @@ import pytest
 
 from isocompute.domain import Curve
 from isocompute.errors import InputError
-from isocompute.importers.settings import load_settings
+from isocompute.importers.words.settings import load_settings
 from isocompute.sources import load_curves
 
 

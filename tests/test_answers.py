@@ -569,7 +569,8 @@ def test_a_failed_back_test_stops_everything(rng, monkeypatch) -> None:
         ({"excess": (0.01, 0.02), "skill": -0.5}, None),  # by what repeats of one run differ by
         ({"excess": (-0.001, 0.1), "skill": -0.5}, None),  # by no more than chance
         ({"widened_by": 4.5}, "intervals_missed"),
-        ({"widened_by": 4.5, "excess": None}, None),
+        ({"widened_by": 4.5, "excess": None}, "intervals_missed"),
+        ({"widened_by": 2.5, "excess": None}, "intervals_widened"),
         ({"widened_by": 3.5}, "intervals_widened"),
         ({"widened_by": 1.4}, None),
     ):

@@ -47,6 +47,12 @@ ORDER = (
     "interference",
     "lr_scores",
     "lr_sweep",
+    "importers.values",
+    "importers.words",
+    "importers.beside",
+    "importers.runs",
+    "importers.tables",
+    "importers.formats",
     "importers",
     "engines.command",  # reads the logs of others
     "sources",
@@ -236,11 +242,17 @@ def test_no_module_is_long() -> None:
 
 def test_the_importers_say_where_a_line_belongs() -> None:
     folder = PACKAGE / "importers"
-    listed = (ast.get_docstring(ast.parse((folder / "__init__.py").read_text("utf-8"))) or "")
-    rooms = listed.partition("along the path of a log:")[2].replace("`read`", "read")
-    named = re.findall(r"[a-z_]+", " ".join(p.partition(":")[2] for p in rooms.split("\n- ")))
-    there = {p.stem for p in folder.glob("*.py")} - {"__init__", "read"}
-    assert sorted(named) == sorted(there), "name each module once, in the room it belongs to"
+    listed = ast.get_docstring(ast.parse((folder / "__init__.py").read_text("utf-8"))) or ""
+    rooms = dict(room.split(": ", 1) for room in listed.split("\n- ")[1:])
+    there = {home.parent.name: home.parent for home in folder.glob("*/__init__.py")}
+    assert [f"importers.{room}" for room in rooms][:-1] == [
+        name for name in ORDER if name.startswith("importers.")
+    ]
+    assert set(rooms) == {*there, "here"}
+    for room, said in rooms.items():
+        named = re.findall(r"\w+", " ".join(re.findall(r"\(([^)]*)\)", said)))
+        held = {path.stem for path in there.get(room, folder).glob("*.py")} - {"__init__"}
+        assert sorted(named) == sorted(held), "name each module once, in the room it belongs to"
 
 
 def text_files() -> list[Path]:

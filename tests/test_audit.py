@@ -2,7 +2,7 @@
 
 Every run has B_p = 8, n = 4, 12 updates, seed 7, responses of 50 tokens, evaluations every second
 update with the base model's first. Keys are those of the trainer whose name the test bears, at the
-versions that `importers/vocabulary.py` names. Those marked `trainers` need the trackers: `pip
+versions that `importers/words/vocabulary.py` names. Those marked `trainers` need the trackers: `pip
 install wandb mlflow tensorboard tensorboardX trackio pandas` beside the package.
 """
 

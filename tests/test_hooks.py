@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from isocompute.importers import read_log
-from isocompute.importers.runs import ImportedRun, Series
+from isocompute.importers.values.imported import ImportedRun, Series
 
 HERE = Path(__file__).resolve().parent
 SOURCE = str(HERE.parent / "src")

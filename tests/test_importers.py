@@ -15,17 +15,17 @@ from isocompute.importers import (
     ImportedRun,
     Settings,
     convert_runs,
-    parse_settings,
+    load_settings,
     read_log,
     settings_from,
     to_curves,
 )
-from isocompute.importers.checks import refills
-from isocompute.importers.configuration import configuration
-from isocompute.importers.repetitions import require_one_arm
-from isocompute.importers.runs import Metric, Series
-from isocompute.importers.settings import parse_metric
-from isocompute.importers.vocabulary import RATE_KEYS, column_of
+from isocompute.importers.runs.checks import refills
+from isocompute.importers.runs.repetitions import require_one_arm
+from isocompute.importers.values.imported import Metric, Series
+from isocompute.importers.words.configuration import configuration
+from isocompute.importers.words.settings import parse_metric
+from isocompute.importers.words.vocabulary import RATE_KEYS, column_of
 
 LOGS = Path(__file__).parent / "fixtures" / "logs"
 BP_N = {"problems_per_batch": 2, "rollouts_per_problem": 4}
@@ -328,10 +328,10 @@ def test_settings_that_are_refused(settings: dict[str, object], message: str) ->
 
 
 def test_settings_from_the_command_line() -> None:
-    assert parse_settings(["rollouts_per_problem=16", "run=a=b"]) == Settings(
+    assert load_settings(["rollouts_per_problem=16", "run=a=b"]) == Settings(
         rollouts_per_problem=16, run="a=b")
     with pytest.raises(InputError, match="must look like NAME=VALUE, but got 'steps'"):
-        parse_settings(["steps"])
+        load_settings(["steps"])
     with pytest.raises(InputError, match="may stand once in `pattern`"):
         Settings(pattern="{seed}_{seed}").for_file("1_2")
 
@@ -405,7 +405,7 @@ def test_labels_keep_estimators_apart() -> None:
         Metric(kind="avg", estimator="median")  # type: ignore[arg-type]
 
 
-def test_provenance_and_rows() -> None:
+def test_provenance_and_scores() -> None:
     run = only(read_log(LOGS / "verl" / "bp4_n8.jsonl", settings=BP_N))
     import hashlib
 
@@ -413,8 +413,9 @@ def test_provenance_and_rows() -> None:
     assert run.provenance.sha256 == hashlib.sha256(data).hexdigest()
     assert run.provenance.size_bytes == len(data)
     assert run.provenance.format == "verl-file"
-    row = next(r for r in run.rows() if r.metric == "avg@4" and r.step == 2)
-    assert (row.rollouts, row.estimator, row.problem_set, row.score) == (16, "mean", "math", 0.5)
+    s = series(run, "avg@4")
+    at = s.step_K.tolist().index(2)
+    assert (s.rollouts_K[at], s.problem_set, s.score_K[at]) == (16, "math", 0.5)
 
 
 def test_tokens_stop_where_a_step_is_missing(tmp_path: Path) -> None:

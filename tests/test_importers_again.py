@@ -12,8 +12,10 @@ import pytest
 
 from isocompute.cli import main
 from isocompute.errors import InputError
+from isocompute.importers import read_log
 from isocompute.importers.archive import import_logs, load_imported
-from isocompute.importers.settings import Settings
+from isocompute.importers.words.names import says
+from isocompute.importers.words.settings import Settings
 from isocompute.store.doctor import examine
 
 SCORES = np.round(0.3 + 0.3 * (1 - np.exp(-np.arange(0, 201) / 60)), 4)
@@ -169,3 +171,34 @@ def test_a_first_half_that_comes_later_is_joined(tmp_path: Path) -> None:
     log(first, last=120)
     import_logs([first], study, settings=told())
     assert kept(study) == [("a", 32, 8, None, steps(0, 150), 150 * 32 * 8)]
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "cp1252"])
+def test_a_table_of_runs_is_read_as_excel_writes_it_in_europe(
+    tmp_path: Path, encoding: str
+) -> None:
+    for n in (4, 8):
+        rows = ({"step": k, "eval/acc": 0.3 + k / 100} for k in range(0, 60, 10))
+        (tmp_path / f"a{n}.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    table = "Läufe\nrun;problems_per_batch;rollouts_per_problem;seed\na4;32;4;1\na8;16;8;2\n"
+    (tmp_path / "runs.csv").write_text(table, encoding=encoding)
+    found = read_log(tmp_path)
+    assert [(r.problems_per_batch, r.rollouts_per_problem, r.seed) for r in found] == [
+        (32, 4, 1), (16, 8, 2),
+    ]  # fmt: skip
+
+
+def test_percent_with_decimal_commas_in_a_log_is_a_share(tmp_path: Path) -> None:
+    rows = "".join(f"{10 * k};{30 + k},5 %\n" for k in range(6))
+    (tmp_path / "n8.csv").write_text(f"_step;val-core/math/acc/mean@4\n{rows}")
+    (run,) = read_log(tmp_path / "n8.csv")
+    assert run.series[0].score_K.tolist() == pytest.approx([0.305 + k / 100 for k in range(6)])
+
+
+def test_what_names_say_is_told_in_one_order_whatever_the_hashes(tmp_path: Path) -> None:
+    rows = ({"step": k, "val-core/m/acc/mean@4": 0.3 + k / 100} for k in range(0, 60, 10))
+    (tmp_path / "bp16_n4_s1.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    runs = read_log(tmp_path)
+    assert says("bp{problems_per_batch}_n{rollouts_per_problem}_s{seed}", runs) == (
+        "'bp16_n4_s1' had 16 problems in a batch and 4 rollouts per problem and seed 1"
+    )

@@ -14,8 +14,8 @@ from isocompute.cli import main
 from isocompute.errors import InputError
 from isocompute.importers import load_settings, read_log, to_curves
 from isocompute.importers.archive import import_logs, load_imported, store_runs
-from isocompute.importers.runs import ImportedRun, RowError
-from isocompute.importers.spent import Spent
+from isocompute.importers.values.imported import ImportedRun, RowError
+from isocompute.importers.values.spent import Spent
 from isocompute.store.doctor import examine
 from isocompute.store.seals import IMPORTED
 

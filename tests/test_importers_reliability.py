@@ -21,19 +21,16 @@ from hypothesis import strategies as st
 from isocompute.errors import InputError
 from isocompute.importers import (
     ImportedRun,
-    collect,
     convert_runs,
-    ledger,
     read_log,
-    reading,
-    table,
-    tensorboard,
-    tidy,
     to_curves,
-    wandb,
 )
-from isocompute.importers.runs import Series
-from isocompute.importers.wire import WireError, find_header, iter_fields, masked_crc32c
+from isocompute.importers.formats import tensorboard, wandb
+from isocompute.importers.runs import collect
+from isocompute.importers.tables import table, tidy
+from isocompute.importers.values import imported, reading
+from isocompute.importers.values.imported import Series
+from isocompute.importers.values.wire import WireError, find_header, iter_fields, masked_crc32c
 
 LOGS = Path(__file__).parent / "fixtures" / "logs"
 BP_N = {"problems_per_batch": 2, "rollouts_per_problem": 4}
@@ -178,7 +175,7 @@ def test_row_15_series_and_points_are_capped(
 def test_row_15_errors_are_capped_and_counted(tmp_path: Path) -> None:
     path = lines(tmp_path / "a.jsonl", verl(0, 0.5), *([b"torn {"] * 3000))
     run, _ = one(path)
-    assert len(run.errors) == ledger.MAX_ERRORS_KEPT
+    assert len(run.errors) == imported.MAX_ERRORS_KEPT
     assert run.n_errors == 3000
 
 

@@ -13,8 +13,8 @@ import pytest
 from isocompute.domain import Curve
 from isocompute.errors import InputError
 from isocompute.importers import import_logs, load_imported, read_log
-from isocompute.importers.spent import Each, Spent
-from isocompute.importers.timing import Times, gpu_hours
+from isocompute.importers.values.spent import Each, Spent
+from isocompute.importers.values.timing import Times, gpu_hours
 from layout_helpers import load
 from layouts_ninth_logs import event_file
 
@@ -121,7 +121,7 @@ def test_event_files_of_a_run_count_its_hours(tmp_path: Path) -> None:
 
 
 def test_a_study_goes_on_with_what_it_holds(tmp_path: Path) -> None:
-    from isocompute.importers.settings import load_settings
+    from isocompute.importers.words.settings import load_settings
 
     study, told = tmp_path / "study", load_settings([*SETS], [])
     for name, part in zip(("run", "run-resume"), PARTS, strict=True):
@@ -203,7 +203,7 @@ def test_runs_with_one_beginning_count_twice_only_where_that_is_said(tmp_path: P
     assert len(load(tmp_path, sets=kept, metric="avg@4")) == 2
     (one,) = load(tmp_path, sets=kept, metric="avg@4", where=("run=run (run.log)",))
     assert one.score_K[-1] == pytest.approx(0.3 + 0.004321 * LAST)
-    from isocompute.importers.settings import load_settings
+    from isocompute.importers.words.settings import load_settings
 
     runs = read_log(tmp_path, settings=load_settings([*kept], []))
     assert len({run.name for run in runs}) == 2

@@ -10,7 +10,7 @@ import pytest
 from isocompute.errors import InputError
 from isocompute.importers import read_log, read_logs
 from isocompute.importers.archive import import_logs
-from isocompute.importers.settings import load_settings
+from isocompute.importers.words.settings import load_settings
 from test_layouts_sixteenth import MAP, drawn, lines, load, refused, score
 from test_layouts_sixth import events
 

@@ -11,7 +11,7 @@ import pytest
 
 from isocompute.errors import InputError
 from isocompute.importers import load_settings, read_log
-from isocompute.importers.tidy import load_tidy
+from isocompute.importers.tables.tidy import load_tidy
 
 PATTERN = ["problems_per_batch=32", "pattern=n{rollouts_per_problem}"]
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from isocompute.importers import read_log
-from isocompute.importers.settings import load_settings
+from isocompute.importers.words.settings import load_settings
 from test_layouts_eighteenth import of, write
 from test_layouts_seventeenth import AT, N, score, store
 from test_layouts_sixteenth import MAP, drawn, lines, load, refused

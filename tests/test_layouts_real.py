@@ -11,8 +11,8 @@ import pytest
 
 from isocompute.errors import InputError
 from isocompute.importers import read_logs
-from isocompute.importers.runs import ImportedRun
-from isocompute.importers.settings import load_settings
+from isocompute.importers.values.imported import ImportedRun
+from isocompute.importers.words.settings import load_settings
 
 
 def read(source: Path, sets: Sequence[str] = (), maps: Sequence[str] = ()) -> list[ImportedRun]:
@@ -228,7 +228,7 @@ def test_a_length_that_a_cut_configuration_says_is_held_against_another(tmp_path
 
 
 def test_a_fact_that_one_run_does_not_say_is_told(tmp_path: Path) -> None:
-    from isocompute.importers.repetitions import unsaid
+    from isocompute.importers.runs.repetitions import unsaid
     from isocompute.sources import load_curves
 
     a, _ = verl(tmp_path, "a", 700), verl(tmp_path, "b", 700, shift=0.01)
@@ -422,7 +422,7 @@ def test_underscores_for_slashes_are_the_same_keys(tmp_path: Path) -> None:
 
 
 def test_counts_of_a_table_of_evaluations_are_no_n() -> None:
-    from isocompute.importers.asking import likely_columns
+    from isocompute.importers.words.asking import likely_columns
 
     header = ["step", "benchmark", "pass_at_1", "n_samples"]
     assert likely_columns(header, ["rollouts_per_problem"]) == {}

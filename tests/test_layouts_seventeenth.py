@@ -12,7 +12,7 @@ import pytest
 
 from isocompute.errors import InputError
 from isocompute.importers import read_log
-from isocompute.importers.settings import load_settings
+from isocompute.importers.words.settings import load_settings
 from test_layouts_sixteenth import drawn, lines, load, refused, score
 from test_layouts_sixth import events
 

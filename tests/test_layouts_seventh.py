@@ -13,8 +13,8 @@ import pytest
 from isocompute.errors import InputError
 from isocompute.importers import import_logs, load_settings, read_log
 from isocompute.importers.archive import read_logs
-from isocompute.importers.names import pattern_of
-from isocompute.importers.wire import masked_crc32c
+from isocompute.importers.values.wire import masked_crc32c
+from isocompute.importers.words.names import pattern_of
 from isocompute.sources import load_curves
 from test_layouts_sixth import events
 

@@ -14,7 +14,7 @@ import pytest
 from isocompute.domain import Curve
 from isocompute.errors import InputError
 from isocompute.importers import read_log, read_logs
-from isocompute.importers.settings import load_settings
+from isocompute.importers.words.settings import load_settings
 from layout_helpers import load, refused
 
 Row = dict[str, object]

@@ -15,7 +15,7 @@ from isocompute.cli import main
 from isocompute.errors import InputError
 from isocompute.importers import load_settings, read_log
 from isocompute.importers.convert import convert_runs, pooled, rate_beside_reward
-from isocompute.importers.wire import masked_crc32c
+from isocompute.importers.values.wire import masked_crc32c
 from isocompute.sources import load_curves
 
 PATTERN = ["problems_per_batch=32", "pattern=n{rollouts_per_problem}"]

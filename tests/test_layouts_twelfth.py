@@ -11,8 +11,8 @@ import pytest
 
 from isocompute.errors import InputError
 from isocompute.importers import ImportedRun, import_logs, load_settings, read_log
-from isocompute.importers.configuration import configuration
-from isocompute.importers.names import pattern_for
+from isocompute.importers.words.configuration import configuration
+from isocompute.importers.words.names import pattern_for
 from isocompute.sources import load_curves
 from test_layouts_eleventh import events
 

@@ -12,8 +12,8 @@ import pytest
 from isocompute.errors import InputError
 from isocompute.importers import read_log
 from isocompute.importers.archive import import_logs
-from isocompute.importers.settings import load_settings
-from isocompute.importers.wire import masked_crc32c
+from isocompute.importers.values.wire import masked_crc32c
+from isocompute.importers.words.settings import load_settings
 from test_layouts_eighteenth import AT, log, of, write
 from test_layouts_sixteenth import MAP, drawn, lines, load, refused, score
 from test_layouts_sixth import events

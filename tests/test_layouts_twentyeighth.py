@@ -14,8 +14,8 @@ import pytest
 from isocompute.cli import main
 from isocompute.errors import InputError
 from isocompute.importers import import_logs, read_log
-from isocompute.importers.settings import load_settings
-from isocompute.importers.workbooks import sheets_of
+from isocompute.importers.tables.workbooks import sheets_of
+from isocompute.importers.words.settings import load_settings
 from layout_helpers import load, refused
 from test_layouts_eighteenth import write
 from test_layouts_sixteenth import drawn, score

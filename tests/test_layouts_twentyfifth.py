@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from isocompute.errors import InputError
-from isocompute.importers.questions import _holds
+from isocompute.importers.words.asking import _holds
 from layout_helpers import load, refused
 from test_layouts_sixteenth import score
 

@@ -13,8 +13,8 @@ import pytest
 from isocompute.cli import main
 from isocompute.errors import InputError
 from isocompute.importers import read_log
-from isocompute.importers.parts import parts_of
-from isocompute.importers.settings import load_settings
+from isocompute.importers.runs.steps import parts_of
+from isocompute.importers.words.settings import load_settings
 from isocompute.sources import load_curves
 from test_layouts_eighteenth import AT, log, of, write
 from test_layouts_sixteenth import MAP, drawn, lines, load, refused, score

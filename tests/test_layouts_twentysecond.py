@@ -15,7 +15,7 @@ from isocompute.cli import main
 from isocompute.cli.scores import metric_names
 from isocompute.errors import InputError
 from isocompute.importers import load_settings, read_log
-from isocompute.importers.tidy_columns import counts_up
+from isocompute.importers.tables.columns import counts_up
 from isocompute.sources import load_curves
 from layouts import mlflow_database
 from test_layouts_eighteenth import AT, write

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from isocompute.importers.wire import masked_crc32c
+from isocompute.importers.values.wire import masked_crc32c
 from layout_helpers import load, refused
 from test_layouts_eighteenth import write
 from test_layouts_sixteenth import drawn, score

@@ -11,7 +11,7 @@ import pytest
 from isocompute.cli import main
 from isocompute.errors import InputError
 from isocompute.files import not_found
-from isocompute.importers.tidy import load_tidy
+from isocompute.importers.tables.tidy import load_tidy
 from isocompute.quickstart import quickstart
 
 

@@ -13,8 +13,8 @@ from isocompute.answers import fit_sweep
 from isocompute.answers.overfit import falls, overfitting, windows_of
 from isocompute.cli import main
 from isocompute.domain import Curve
-from isocompute.importers.runs import Metric
-from isocompute.importers.settings import Column, Settings
+from isocompute.importers.values.imported import Metric
+from isocompute.importers.words.settings import Column, Settings
 from isocompute.sources import load_with_train
 from isocompute.testing.planted import NOISE, WORLDS
 from test_arms import STUDY, run

@@ -11,7 +11,7 @@ from design_helpers import prior_once, quick  # noqa: F401  # fixtures
 from isocompute.cli import main
 from isocompute.errors import InputError
 from isocompute.importers import read_log
-from isocompute.importers.elsewhere import is_answer
+from isocompute.importers.beside.elsewhere import is_answer
 
 STATE = {
     "global_step": 40,

@@ -27,8 +27,8 @@ from isocompute.domain.text import compact
 from isocompute.engines import problem_generators, register_engine
 from isocompute.engines.local.engine import LocalEngine
 from isocompute.errors import InputError
-from isocompute.importers.timing import gpu_hours
-from isocompute.importers.timing import timed as timed_log
+from isocompute.importers.values.timing import gpu_hours
+from isocompute.importers.values.timing import timed as timed_log
 from isocompute.report.first_screen import _cost as cost_words
 from isocompute.runner import run_study
 from isocompute.sources import load_curves

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from isocompute.cli import main
 from isocompute.errors import AskedError, InputError
 from isocompute.importers.archive import import_logs
-from isocompute.importers.patterns import parse_by_n
-from isocompute.importers.questions import ASSUME, asked_at_once, collected
+from isocompute.importers.words.asking import ASSUME, asked_at_once, collected
+from isocompute.importers.words.paths import parse_by_n
 from isocompute.sources import load_curves
 from test_traps import folder
 

@@ -13,8 +13,8 @@ from isocompute.answers.around import recorded_recipe, response_limit, scaling_o
 from isocompute.answers.plan import plan_budget
 from isocompute.domain import Configuration, Curve
 from isocompute.importers import Settings, load_tidy
-from isocompute.importers.configuration import facts_of
-from isocompute.importers.recorded import recorded_of, recorded_said
+from isocompute.importers.words.configuration import facts_of
+from isocompute.importers.words.recorded import recorded_of, recorded_said
 from isocompute.recipe import TRAINED, Recipe
 from test_plan import AT, planted
 

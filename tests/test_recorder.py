@@ -18,7 +18,7 @@ import pytest
 import isocompute
 from isocompute import InputError, Recorder
 from isocompute.importers import read_log
-from isocompute.importers.runs import ImportedRun, Series
+from isocompute.importers.values.imported import ImportedRun, Series
 from isocompute.sources import load_curves
 
 

@@ -19,8 +19,8 @@ from isocompute.answers.plan import Plan, plan_from_source
 from isocompute.cli import main
 from isocompute.domain import Curve
 from isocompute.importers import import_logs, read_logs
-from isocompute.importers.schedule import passes_per_step, rate_span
-from isocompute.importers.settings import Settings
+from isocompute.importers.values.timing import passes_per_step, rate_span
+from isocompute.importers.words.settings import Settings
 from isocompute.sources import load_curves
 from test_plan import AT, codes, planted, said, text
 

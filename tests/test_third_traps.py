@@ -8,9 +8,10 @@ import pytest
 
 from isocompute.errors import InputError
 from isocompute.importers import read_log, settings_from
-from isocompute.importers.configuration import configuration, settings_in_row
-from isocompute.importers.reading import number, run_name
-from isocompute.importers.series import points_of
+from isocompute.importers.values.reading import number
+from isocompute.importers.values.series import points_of
+from isocompute.importers.words.configuration import configuration, settings_in_row
+from isocompute.importers.words.paths import run_name
 from isocompute.sources import load_curves
 from layouts_blind import put, put_json, put_lines
 

@@ -17,11 +17,10 @@ from isocompute.answers.plan import plan_budget
 from isocompute.cli.evidence import group_lines
 from isocompute.domain import Curve
 from isocompute.importers import read_log
-from isocompute.importers.configuration import facts_of
-from isocompute.importers.recorded import recorded_said
-from isocompute.importers.runs import Outcomes
-from isocompute.importers.taught import groups_of
-from isocompute.importers.trained import trained_of
+from isocompute.importers.values.imported import Outcomes
+from isocompute.importers.values.timing import groups_of
+from isocompute.importers.words.configuration import facts_of
+from isocompute.importers.words.recorded import recorded_said, trained_of
 from isocompute.recipe import TRAINED, Recipe
 from isocompute.trainers import read_allocation, trainer_settings
 from isocompute.trainers.trl import divided

@@ -29,7 +29,7 @@ from isocompute.importers import (
     settings_from,
     to_curves,
 )
-from isocompute.importers.runs import UnclearError
+from isocompute.importers.values.imported import UnclearError
 from isocompute.sources import load_curves
 from layouts import mlflow_database, trl_params
 

@@ -7,13 +7,14 @@ import shlex
 import zipfile
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from xml.sax.saxutils import escape
 
 import pytest
 
 from isocompute.cli import main
 from isocompute.errors import InputError, NotInstalledError
-from isocompute.importers import workbooks
+from isocompute.importers.tables import workbooks
 from layout_helpers import load, refused
 
 calamine = pytest.importorskip("python_calamine")
@@ -126,3 +127,21 @@ def test_no_table_no_workbook_and_no_package_are_one_line(
     workbooks._sheets.cache_clear()
     with pytest.raises(NotInstalledError, match=r"pip install 'isocompute\[excel\]'"):
         load(made)
+
+
+def test_the_random_folder_of_sheets_tells_nothing_of_their_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its name may hold an `s7`, and anybody's configuration may lie beside it."""
+    ours = tmp_path / "isocompute-q_s7"
+    (tmp_path / "config.yaml").write_text("problems_per_batch: 8\nrollouts_per_problem: 2\n")
+    monkeypatch.setattr(workbooks, "_folder", lambda: SimpleNamespace(name=str(ours)))
+    workbooks._sheets.cache_clear()
+    rows = ([k, 0.3 + k / 100, 0.31 + k / 90] for k in range(9))
+    sheet = [["step", "seed 11", "seed 12"], *rows]
+    (tmp_path / "there").mkdir()
+    made = book(tmp_path / "there" / "a.xlsx", {"n=4": sheet, "n=8": sheet})
+    told = refused(made)
+    workbooks._sheets.cache_clear()
+    assert "pattern='n={rollouts_per_problem}'" in told
+    assert "problems_per_batch" in told.partition(" missing")[0]

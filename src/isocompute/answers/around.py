@@ -57,7 +57,7 @@ def around_source(
     published = source is None or source.startswith("published:")
     grid = (source or "").startswith(GRID)
     known = _difficulty_of(source) if source and (published or grid) else None
-    resolved = difficulty or known or "easy"
+    resolved: Difficulty | None = difficulty or known or "easy"
     chosen = source or PUBLISHED[difficulty or "easy"]
     facts = study_facts(chosen)
     recipe = facts.recipes[0] if len(facts.recipes) == 1 else None
@@ -66,8 +66,11 @@ def around_source(
     if recipe is not None and healthy is not None:
         # The regularisers follow the difficulty asked for; the learning rate follows the model.
         recipe = recipe.replace(kl_coef=healthy.kl_coef, entropy_coef=healthy.entropy_coef)
-    if recipe is None and difficulty is None and known is None:
-        notices.append(notice("difficulty_assumed"))
+    if difficulty is None and known is None:
+        if recipe is None:
+            notices.append(notice("difficulty_assumed"))
+        else:
+            resolved = None  # its own recipe says nothing of it
     if published:
         unlike = " (a hard set: none was published for mixtures)" if resolved == "mixed" else ""
         model = f"{PUBLISHED_MODEL}, math{unlike}"
@@ -196,7 +199,8 @@ def trained_with(q: Question, chosen: Configuration) -> tuple[Recipe, dict[str, 
     if q.recipe is not None:
         return q.recipe, {}, q
     keep = REGULARISERS if q.difficulty_given else ()
-    of = recorded_recipe(q.fit.curves, Recipe.for_difficulty(q.difficulty), chosen, keep=keep)
+    of = recorded_recipe(q.fit.curves, Recipe.for_difficulty(q.difficulty or "easy"), chosen,
+                         keep=keep)
     settled = {"anchor_assumed"} if RATE in of.words else set()
     # A score is that of the runs' own recipe: keep it, recorded or not, however hard the problems.
     settled |= {"difficulty_assumed"} if RATE in of.words or "kl_coef" in of.words else set()

@@ -145,7 +145,8 @@ def less_words(d: Mapping[str, Any]) -> str:
     if half["as_good"]:
         most = score_text(d, max(half["interval"][1], 0.0))
         of = "" if n == d["rollouts_per_problem"] else f" with n = {n}"
-        return f"half does as well: {score_text(d, score)}{of} (at most {most} less){more}"
+        said = f"half does as well: {score_text(d, score)}{of}"
+        return fitting([f"{said} (at most {most} less){more}", said + more])
     return f"half the budget: {score_text(d, score)}{more}"
 
 
@@ -172,9 +173,13 @@ def overtakes(q: Question, chosen: Configuration) -> dict[str, Any] | None:
 
 
 def lead_words(d: Mapping[str, Any], room: float = ROOM) -> str:
-    """One line of it, why a plan differs from what leads in its data; "" where it does not."""
+    """One line of it, why a plan differs from what leads in its data; "" where it does not.
+
+    Of the sweep of another model that is the lesser doubt, and the room is that of what to do.
+    """
     found = d.get("overtakes")
-    if not found or found["x"] is None:
+    others = any(one["code"] == "law_of_another_model" for one in d.get("notices") or ())
+    if not found or found["x"] is None or others:
         return ""
     first, at = (compact(float(f"{found[name]:.2g}")) for name in ("x", "at"))
     n, unit = "rollouts_per_problem", unit_words(d["law"]["unit"])

@@ -32,10 +32,17 @@ _STEP = 1.1  # between the two budgets that give the slope of a curve
 _REGULAR = 0.9
 
 
-def one_run(fit: Reading, c: Configuration, x: float) -> tuple[FloatArray, FloatArray]:
-    """Draws (D,) of a score at a budget, and of one evaluation of one new run there."""
+def one_run(
+    fit: Reading, c: Configuration, x: float, which: int = 0
+) -> tuple[FloatArray, FloatArray]:
+    """Draws (D,) of a score at a budget, and of one evaluation of one new run there.
+
+    Args:
+        fit, c, x: what is asked of which configuration, at which budget.
+        which: of several new runs.
+    """
     score_D, further_D = (fit.scores_of([c], one)[:, 0] for one in (x, x * _STEP))
-    return score_D, fit.posterior.of_one_run(score_D, further_D - score_D, _STEP)
+    return score_D, fit.posterior.of_one_run(score_D, further_D - score_D, _STEP, which)
 
 
 class Every(NamedTuple):

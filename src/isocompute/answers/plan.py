@@ -348,7 +348,8 @@ def _answer(q: Question) -> Plan:
         "run_next": run_next(
             notices, chosen, reach, spend=bought, study=q.study,
             contended=[c.rollouts_per_problem for c in near],
-            price=q.price, instead=steps_take(q, chosen, first, bought, near), problems=q.problems,
+            price=q.price, problems=q.problems,
+            instead=steps_take(q, chosen, first, bought, near, recipe.base_batch_size),
             difficulty=q.difficulty if q.difficulty_given else None,
             worth=partial(stakes, q, found)),
         **documented(notices),

@@ -47,7 +47,7 @@ class Question:
     x: float  # the budget, in the unit of the fit
     source: str = ""  # what was fitted, for the record
     study: Extension | None = NO_STUDY_YET  # None: another trainer made the runs
-    difficulty: Difficulty = "easy"  # of the problem set; chooses the recipe
+    difficulty: Difficulty | None = "easy"  # of the problem set; chooses the recipe, if none is set
     difficulty_given: bool = False  # then the regularisers are its own, not those of the runs
     recipe: Recipe | None = None  # instead of that; its learning rate is the anchor
     price: Price = field(default_factory=Price)  # of every configuration

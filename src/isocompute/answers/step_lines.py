@@ -113,10 +113,10 @@ def _summed(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def _times(d: Mapping[str, Any], cost: Mapping[str, Any], rollouts: float) -> float:
-    """Some cost over that of the run alone, by what is paid where that is known."""
-    for name in ("gpu_hours", "tokens"):
-        if (paid := cost.get(name)) and (own := d["cost"][name]):
-            return float(paid / own)
+    """Some cost over that of the run alone, in the unit in which the budget is counted."""
+    unit = d["law"]["unit"].replace("-", "_")
+    if (paid := cost.get(unit)) and (own := d["cost"].get(unit)):
+        return float(paid / own)
     return rollouts / (d.get("rollouts") or math.inf)
 
 

@@ -13,7 +13,7 @@ from isocompute.answers.spending import apart
 from isocompute.answers.verdict import at_their_best, nearest_n, seeds
 from isocompute.domain import Configuration, Curve, Effort, Notice, notice
 from isocompute.domain.text import compact, singular, takes
-from isocompute.lr_sweep import SHARE
+from isocompute.lr_sweep import FACTORS, SHARE, STEPS
 from isocompute.sources.studies import NO_STUDY_YET, Extension
 
 if TYPE_CHECKING:
@@ -140,7 +140,7 @@ def _override(name: str, values: Sequence[int]) -> list[str]:
 
 def steps_take(
     q: Question, chosen: Configuration, first: Effort | None, bought: float,
-    near: Sequence[Configuration],
+    near: Sequence[Configuration], batch: int,
 ) -> dict[str, Runs]:  # fmt: skip
     """What the steps train that no notice knows, by code.
 
@@ -149,10 +149,15 @@ def steps_take(
         first: with one or two n, the run of an untested one that comes first.
         bought: rollouts of the plan.
         near: the configurations that a step trains on or adds seeds to.
+        batch: rollouts of that at which learning rates are tried.
     """
     fit = q.fit
     reach = min(bought, 2 * fit.trained())
-    out = {"law_of_another_model": Runs({chosen: SPEND * bought})}
+    out = dict[str, Runs]()
+    if any(one.code == "law_of_another_model" for one in q.notices):
+        # As `design` has it: half of what the sweep may take, or as long as tells rates apart.
+        rates = min(SHARE * SPEND * bought, float(len(FACTORS) * STEPS * batch))
+        out["anchor_assumed"] = Runs({chosen: rates})
     if first is not None:
         out["one_or_two_n"] = Runs(first)
     if q.study is None:
@@ -201,10 +206,7 @@ def run_next(
     trains = {one.code: Runs(dict(one.trains)) for one in notices} | {**instead}
     if "law_of_another_model" in there:
         # The sweep of one's own is not designed yet: more runs of that model tell nothing.
-        there = {one for one in there if one in _OF_ONES_OWN} | {"anchor_assumed"}
-        sweep = trains["law_of_another_model"].trains
-        trains["anchor_assumed"] = Runs({c: SHARE * r for c, r in sweep.items()})
-        trains["law_of_another_model"] = Runs({})  # to ask is free
+        there = {one for one in there if one in _OF_ONES_OWN} | {"anchor_assumed"} & {*trains}
     if "extrapolated" in there:
         # A sweep that is to go as far as the plan would train its run: that is the cheaper check.
         dear = sum(trains["extrapolated"].trains.values()) > SPEND * spend

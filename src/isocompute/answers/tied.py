@@ -15,8 +15,8 @@ def not_told_apart(q: Question, found: Prescription) -> dict[str, Any] | None:
 
     Returns:
         `rollouts_per_problem`, `take`, `other` (None: there is none), and `why` that one: "today",
-        "cheapest", or "any" where they cost alike or nobody knows what they cost. None where they
-        are told apart.
+        "cheapest", or "any" where they cost alike or nobody knows what they cost; `cost_share`, the
+        cost of the cheapest over that of the plan. None where they are told apart.
     """
     open_ = next((one for one in found.notices if one.code == "n_not_told_apart"), None)
     if open_ is None:
@@ -25,13 +25,18 @@ def not_told_apart(q: Question, found: Prescription) -> dict[str, Any] | None:
     now = None if q.current is None else today(q, chosen.problems_per_batch).rollouts_per_problem
     take = chosen.rollouts_per_problem
     if now in n and now != take:
-        return {"rollouts_per_problem": n, "take": take, "other": now, "why": "today"}
+        return {"rollouts_per_problem": n, "take": take, "other": now, "why": "today",
+                "cost_share": None}  # fmt: skip
     cost = {c: q.cost(c, q.rollouts(c))["gpu_hours"] for c, _ in open_.trains}
-    least, why = take, "any"
+    least, why, share = take, "any", None
     if None not in cost.values() and min(cost.values()) < (1 - ALIKE) * max(cost.values()):
-        least, why = min(cost, key=lambda c: cost[c]).rollouts_per_problem, "cheapest"
+        cheapest = min(cost, key=lambda c: cost[c])
+        least, why = cheapest.rollouts_per_problem, "cheapest"
+        own = q.cost(chosen, q.rollouts(chosen))["gpu_hours"]
+        share = cost[cheapest] / own if own else None
     other = None if least == take else least
-    return {"rollouts_per_problem": n, "take": take, "other": other, "why": why}
+    return {"rollouts_per_problem": n, "take": take, "other": other, "why": why,
+            "cost_share": share}  # fmt: skip
 
 
 def open_words(d: Mapping[str, Any]) -> str:
@@ -44,7 +49,8 @@ def open_words(d: Mapping[str, Any]) -> str:
         return ""
     n = [*map(str, found["rollouts_per_problem"])]
     take = {"today": f"today's {found['other']} may be best, too",
-            "cheapest": f"n = {found['other'] or found['take']} is the cheapest",
+            "cheapest": f"n = {found['other']} would cost {found['cost_share']:.0%} of it"
+            if found["other"] and found["cost_share"] else f"n = {found['take']} is the cheapest",
             "any": "any of them may be best"}[found["why"]]  # fmt: skip
     forms = [f"{which} are not told apart: {take}" for which in (
         f"{', '.join(n[:-1])} and {n[-1]}", f"{len(n)} n from {n[0]} to {n[-1]}")]  # fmt: skip

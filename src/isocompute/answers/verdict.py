@@ -182,12 +182,11 @@ def _own_test(fit: Reading) -> Iterator[Notice]:
     test = fit.backtest
     if not test.rows:
         yield notice("nothing_held_out")
-    if test.excess is None or test.skill is None or test.coverage is None:
-        return
     on = _on(fit, leaders(fit))
-    if test.excess[0] > 0 and sum(test.excess) / 2 > USELESS:
-        yield notice("no_skill", skill=test.skill, **on)
-    if test.widened_by > TOO_WIDE:
+    more, skill = test.excess, test.skill
+    if more and skill is not None and more[0] > 0 and sum(more) / 2 > USELESS:
+        yield notice("no_skill", skill=skill, **on)
+    if test.widened_by > TOO_WIDE:  # which few observations seldom reach: see `widened_by`
         held: dict[str, Any] = {"share": test.coverage, "n_held_out": len(test.rows)}
         yield notice("intervals_missed", **held, level=fit.level, **on)
     elif test.widened_by > WIDE:

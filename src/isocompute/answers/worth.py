@@ -5,7 +5,7 @@ left of the budget, against the run that its price shortens. A check that costs 
 gain is not asked for; nor one that leaves a run that scores no more than what is trained already,
 for there is no run left to choose.
 
-Shape legend: D draws, F candidates.
+Shape legend: D draws, F candidates, S runs that are seen.
 """
 
 from __future__ import annotations
@@ -26,8 +26,9 @@ from isocompute.domain import Configuration, Effort
 from isocompute.domain.text import two_digits
 from isocompute.model.data import MIN_STEPS
 
-# Steps that compare what was tested: they gain at most what not knowing the best of it loses.
-_AMONG_TESTED = ("n_not_told_apart", "seeds_missing", "extrapolated")
+# Steps that compare what was tested, by two more runs of each, or by those there are, further on.
+_MORE_SEEDS = ("n_not_told_apart", "seeds_missing")
+_FURTHER = "extrapolated"
 # Steps that try one run of something else, or of a choice that nobody ran.
 _PROBES = ("one_or_two_n", "split_untested", "capped_by_tested_n", "n_at_smallest_tested",
            "won_by_batch", "bp_untested")  # fmt: skip
@@ -49,8 +50,8 @@ def stakes(
     gain, left = None, None if _is_trained(q, found) else _left(q, [*before, trains])
     if trains and left is not None and not _is_worth_a_run(q, found, left):
         gain = 0.0
-    elif code in _AMONG_TESTED:
-        gain = _regret(q, found, left)
+    elif code in _MORE_SEEDS or code == _FURTHER:
+        gain = among_tested(q, found, trains, 2 if code in _MORE_SEEDS else None, left)
     elif code in _PROBES:
         each = [probe(q, found, c, _reaches(q, c, trains[c]), left) for c in trains]
         gain = max((one for one in each if one is not None), default=None)
@@ -109,15 +110,39 @@ def probe(
     own_D, other_D, rival_D = fit.scores_of([chosen, other, rival], x).T
     seen_D = one_run(fit, other, at)[1] - fit.scores_of([rival], at)[:, 0]
     more_D = (rival_D if other == chosen else other_D) - own_D
-    return float(np.maximum(_told(more_D, seen_D), 0.0).mean())
+    return float(np.maximum(_told(more_D[:, None], seen_D[:, None]), 0.0).mean())
 
 
-def _told(value_D: FloatArray, seen_D: FloatArray) -> FloatArray:
-    """What is expected of a value once something else is seen: the line through the draws."""
-    away_D = seen_D - seen_D.mean()
-    spread = float((away_D**2).mean())
-    slope = float((away_D * value_D).mean()) / spread if spread > 0 else 0.0
-    return np.asarray(value_D.mean() + slope * away_D)
+def among_tested(
+    q: Question, found: Prescription, trains: Effort, seeds: int | None, left: float | None = None
+) -> float:
+    """Mean gain where more runs of what was tested decide which of it to take.
+
+    They tell of the budget only as far as the draws of where they end go together with it.
+
+    Args:
+        q, found: the question and its answer.
+        trains: rollouts in all, by configuration.
+        seeds: new runs of each; None: the runs there are go on.
+        left: the budget to choose for; None: that of the question.
+    """
+    fit, chosen, x = q.fit, found.configuration, q.x if left is None else left
+    free = [c for c in fit.configurations if q.blocked(c) is None and c != chosen]
+    seen = list[FloatArray]()
+    for c, rollouts in trains.items():
+        runs = seeds or max(sum(r.configuration == c for r in fit.curves), 1)
+        to = _reaches(q, c, rollouts / runs + (0.0 if seeds else fit.trained(c)))
+        first = len(seen) * runs
+        seen.append(np.mean([one_run(fit, c, to, first + i)[1] for i in range(runs)], axis=0))
+    told_DF = _told(fit.scores_of([chosen, *free], x), np.column_stack(seen))
+    return float(told_DF.max(axis=1).mean() - told_DF.mean(axis=0).max())
+
+
+def _told(value_DF: FloatArray, seen_DS: FloatArray) -> FloatArray:
+    """What is expected of values once something else is seen: the plane through the draws."""
+    mean_F, away_DS = value_DF.mean(axis=0), seen_DS - seen_DS.mean(axis=0)
+    slope_SF = np.linalg.lstsq(away_DS, value_DF - mean_F, rcond=None)[0]
+    return np.asarray(mean_F + away_DS @ slope_SF)
 
 
 def _reaches(q: Question, c: Configuration, rollouts: float) -> float:
@@ -125,14 +150,6 @@ def _reaches(q: Question, c: Configuration, rollouts: float) -> float:
     if q.fit.unit == "rollouts":
         return rollouts
     return solved(partial(q.fit.buys, c), rollouts, q.x)
-
-
-def _regret(q: Question, found: Prescription, left: float | None) -> float:
-    """What not knowing the best of those tested loses."""
-    fit, chosen = q.fit, found.configuration
-    free = [c for c in fit.configurations if q.blocked(c) is None and c != chosen]
-    score_DF = fit.scores_of([chosen, *free], q.x if left is None else left)
-    return float(score_DF.max(axis=1).mean() - score_DF.mean(axis=0).max())
 
 
 def _is_trained(q: Question, found: Prescription) -> bool:

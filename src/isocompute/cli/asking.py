@@ -32,7 +32,7 @@ def yours(words: Sequence[str]) -> str:
     >>> yours(["--set", "problems_per_batch=B_P", "--map", "acc=avg"]), yours(["--metric", "avg"])
     (', with your own B_P', '')
     """
-    from isocompute.importers.questions import open_part
+    from isocompute.importers.words.asking import open_part
 
     own = list(dict.fromkeys(part for word in words if (part := open_part(word))))
     return f", with your own {' and '.join(own)}" if own else ""

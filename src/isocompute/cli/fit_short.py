@@ -55,7 +55,8 @@ def fit_lines(document: Row, options: str = "", *, pointers: bool = True) -> lis
         words = n_words(paid)
         # Where the trend has its peak elsewhere the interval would hide which of them leads.
         words = words if words.startswith(f"{compact(n)}") else compact(n)
-        hours = _at(paid["x"], "gpu-hours").replace(" h", " GPU-hours")
+        amount, name = _at(paid["x"], "gpu-hours").split()
+        hours = f"{amount} GPU-" + {"h": "hours", "min": "minutes", "s": "seconds"}[name]
         said = f"{hours}: n = {words}{why}: --unit gpu-hours"
         answer[-1:] = [*_line("By cost", said, best), ""]
         room -= 1

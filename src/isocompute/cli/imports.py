@@ -18,7 +18,7 @@ from isocompute.errors import AskedError, InputError
 if TYPE_CHECKING:
     from isocompute.importers import ImportedRun
     from isocompute.importers.archive import ImportSummary
-    from isocompute.importers.runs import Series
+    from isocompute.importers.values.imported import Series
 
 _MOST = 24  # runs in the table
 _MOST_LINES = 8  # inferences, metrics
@@ -31,8 +31,8 @@ def import_runs(options: argparse.Namespace) -> int:
     check_target(options.json, options.source)
     from isocompute.importers import load_imported, load_settings, note_lines, read_logs, store_runs
     from isocompute.importers.archive import ready_runs
-    from isocompute.importers.questions import collected
-    from isocompute.importers.repetitions import unsaid
+    from isocompute.importers.runs.repetitions import unsaid
+    from isocompute.importers.words.asking import collected
 
     if options.output is None and not options.preview:
         raise InputError(
@@ -71,7 +71,7 @@ def _preview(
     runs: Sequence[ImportedRun], asked: Sequence[InputError], options: argparse.Namespace
 ) -> int:
     from isocompute.importers import note_lines
-    from isocompute.importers.repetitions import unsaid
+    from isocompute.importers.runs.repetitions import unsaid
 
     for line in unsaid([run for run in runs if run.series]):
         warn(line)
@@ -84,7 +84,7 @@ def _preview(
 
 def fit_asks(runs: Sequence[ImportedRun], options: argparse.Namespace) -> list[InputError]:
     """What `fit` will ask of runs: which metric, problem set or model is meant, and the range."""
-    from isocompute.importers.questions import collected
+    from isocompute.importers.words.asking import collected
     from isocompute.sources.load import curves_of_runs
 
     if not any(run.series for run in runs):
@@ -171,7 +171,7 @@ def stored_lines(
 
 def _seeds(runs: Sequence[ImportedRun]) -> list[str]:
     """What to add where runs have no seed."""
-    from isocompute.importers.names import pattern_for, perhaps_of
+    from isocompute.importers.words.names import pattern_for, perhaps_of
 
     none = [run for run in runs if run.series and run.seed is None]
     if not none:
@@ -217,7 +217,7 @@ def preview_lines(
 
 def _read_lines(runs: Sequence[ImportedRun]) -> list[str]:
     from isocompute.importers.convert import rate_beside_reward
-    from isocompute.importers.scored import unread_lines
+    from isocompute.importers.words.scored import unread_lines
 
     wanted = rate_beside_reward(runs)  # the score that a fit would ask for
     scored = [run for run in runs if run.series] or runs
@@ -289,7 +289,7 @@ def _main(run: ImportedRun, wanted: str | None = None) -> Series | None:
 
 
 def _last(run: ImportedRun) -> int | None:
-    from isocompute.importers.steps import LATER
+    from isocompute.importers.runs.steps import LATER
 
     # a row of training stands before its update, where the first is step 0
     later = LATER in run.provenance.inferred

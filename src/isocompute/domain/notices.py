@@ -263,7 +263,7 @@ TABLES: Mapping[str, Mapping[str, Template]] = {
         "passes_beyond_prior": _caution(
             "{passes:k} passes over {problems:k} problems; the prior's runs made {known:k} at most "
             "at n = {n}.",
-            "Add problems, or take a smaller n and stop at the peak."),
+            "Add problems, or stop at the peak."),
         "problems_fewer_than_prior": _caution(
             "{problems:k} problems are far fewer than the prior's {known:k}; smaller n may win.",
             "Trust a sweep on yours (--sweep) more than this worth."),

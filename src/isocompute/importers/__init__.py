@@ -2,25 +2,28 @@
 
 `read_log` reads a file or a folder, `to_curves` makes learning curves of what it found.
 
-Where a line belongs, along the path of a log:
+Where a line belongs. A package imports from those above it alone, this folder from all of them:
 
-- Bytes to values: reading, ledger, torn, wire, headers, csv_cells, local_cells, workbooks,
-  databases, latex.
-- A reader for every format, chosen in `read`: jsonl, prefixed, console, streams, blocks, printed,
-  progress, tensorboard, wandb, sqlite, mlflow_store, calls, trainer_state, recording, documents,
-  series, dumps, checkpoints, evaluated, csvlogs, csv_runs, csv_long, csv_wide, events, notes,
-  parquetlogs, unnamed_rows, several, published.
-- Tables of curves: tables, table, tidy, tidy_columns, tidy_cells, tidy_checks, tidy_curves,
-  tidy_beside, tidy_wide, unnamed, handing.
-- Words, what a key or a name says: vocabulary, meanings, plain_words, called, names, patterns,
-  powers, scored, settings, recorded, trained.
-- The configuration of a run, beside its log or elsewhere: configuration, fresh, beside, launched,
-  listed, elsewhere, accelerated, described.
-- What counts updates, rollouts, tokens, seconds: steps, cadence, parts, placing, points, checks,
-  schedule, timing, spent, taught, sides, scale.
-- What is one run: identity, shared, merging, sequels, siblings, split_names, ranks, repetitions.
-- A run is made: collect, conclude, runs, archive, again, convert.
-- What is asked of the user: asking, questions, doubts, unopened.
+- values: bytes to values (reading, headers, cells, series, database, wire); what an import hands
+  over (imported, spent, timing).
+- words: what a key of a log says (vocabulary, meanings, plain_words, called, scored, scale); a name
+  or a path (names, paths); a configuration, whatever trainer wrote it (configuration, fresh,
+  recorded); the user (settings), and what is asked where none of them does (asking).
+- beside: where the configuration of a run is: in the folder of its log or above (beside), in a
+  command (launched), a list of runs (listed), any file that names it (elsewhere), the log's own
+  rows (described).
+- runs: rows are taken (collect, collected, points); they become updates, B_p, n and
+  compute (conclude, steps, cadence, placing, checks, doubts); records and logs that are one run
+  (identity, shared, sequels, siblings), and which runs are repetitions (repetitions).
+- tables: those that people made (tidy), from any file (table, workbooks): columns, cells, their
+  contract (columns, cells, checks), curves (curves, wide), what stands beside them (beside); one
+  that was given to an import (handing).
+- formats: a reader for every kind of log: JSON (jsonl, documents, dumps, recording),
+  CSV and Parquet (csvlogs, csv_long, parquetlogs), what a console printed (console, progress,
+  printed) or people wrote (written), trackers (tensorboard, wandb, stores), checkpoints
+  (checkpoints, evaluated), parts of processes (ranks); whose a row is (whose).
+- here: which reader reads which file (read), what a source is (given), a study's records (archive,
+  again), curves of them (convert), published ones (published).
 """
 
 from __future__ import annotations
@@ -39,27 +42,30 @@ if TYPE_CHECKING:
     from isocompute.importers.convert import convert_runs, note_lines, to_curves
     from isocompute.importers.published import load_published
     from isocompute.importers.read import read_log
-    from isocompute.importers.runs import ImportedRun
-    from isocompute.importers.settings import Settings, load_settings, parse_settings, settings_from
-    from isocompute.importers.tidy import load_table, load_tidy
+    from isocompute.importers.tables.tidy import load_table, load_tidy
+    from isocompute.importers.values.imported import ImportedRun
+    from isocompute.importers.words.settings import (
+        Settings,
+        load_settings,
+        settings_from,
+    )
 
 # Loaded on first use: a tidy file needs no log reader, and no log reader needs pyarrow.
 _HOME = {
-    "ImportedRun": "runs",
-    "Settings": "settings",
+    "ImportedRun": "values.imported",
+    "Settings": "words.settings",
     "convert_runs": "convert",
     "import_logs": "archive",
     "imported_rows": "archive",
     "load_imported": "archive",
     "load_published": "published",
-    "load_settings": "settings",
-    "load_table": "tidy",
-    "load_tidy": "tidy",
+    "load_settings": "words.settings",
+    "load_table": "tables.tidy",
+    "load_tidy": "tables.tidy",
     "note_lines": "convert",
-    "parse_settings": "settings",
     "read_log": "read",
     "read_logs": "archive",
-    "settings_from": "settings",
+    "settings_from": "words.settings",
     "store_runs": "archive",
     "to_curves": "convert",
 }
@@ -76,7 +82,6 @@ __all__ = [
     "load_table",
     "load_tidy",
     "note_lines",
-    "parse_settings",
     "read_log",
     "read_logs",
     "settings_from",

@@ -11,11 +11,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from isocompute.importers.identity import settle_runs
-from isocompute.importers.merging import merged
-from isocompute.importers.repetitions import SETTINGS
-from isocompute.importers.runs import ImportedRun
-from isocompute.importers.shared import ENOUGH, scores_of
+from isocompute.importers.runs.identity import settle_runs
+from isocompute.importers.runs.repetitions import SETTINGS
+from isocompute.importers.runs.shared import ENOUGH, merged, scores_of
+from isocompute.importers.values.imported import ImportedRun, disagree
 
 _NAMED = ("problems_per_batch", "rollouts_per_problem", "steps", "seed")
 _SAID = ("facts", "score_range", "evaluation_problems", "gpu_s_per_step", "pace", "clocked")
@@ -103,11 +102,8 @@ def _shared(a: ImportedRun, b: ImportedRun) -> int:
 
 def _contradicts(new: ImportedRun, old: ImportedRun) -> bool:
     """Whether two readings of one log cannot both hold."""
-    for name in (*SETTINGS[:2], "seed"):
-        if None not in (getattr(new, name), getattr(old, name)) and (
-            getattr(new, name) != getattr(old, name)
-        ):
-            return True
+    if disagree(new, old, SETTINGS):
+        return True
     p, q = new.provenance, old.provenance
     rates = {r.facts.get("learning_rate") for r in (p, q)} - {None}
     ranges = {r.score_range for r in (p, q)} - {None}

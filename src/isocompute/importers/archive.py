@@ -19,13 +19,9 @@ import numpy as np
 
 from isocompute.errors import AskedError, InputError
 from isocompute.importers.again import alike, changes, settle_again
-from isocompute.importers.asking import configuration_asked, first_error, require_configuration
-from isocompute.importers.doubts import refuse_doubts
-from isocompute.importers.identity import named_apart, settle_runs
-from isocompute.importers.names import with_seeds
-from isocompute.importers.questions import answered, asked_at_once
-from isocompute.importers.read import read_log
-from isocompute.importers.runs import (
+from isocompute.importers.runs.doubts import refuse_doubts
+from isocompute.importers.runs.identity import named_apart, settle_runs
+from isocompute.importers.values.imported import (
     ImportedRun,
     Metric,
     Outcomes,
@@ -33,9 +29,17 @@ from isocompute.importers.runs import (
     RowError,
     Series,
 )
-from isocompute.importers.scale import check_range, refuse_percent
-from isocompute.importers.scored import keys_there, likely_options, likely_scores, no_reward
-from isocompute.importers.settings import Settings
+from isocompute.importers.words.asking import (
+    answered,
+    asked_at_once,
+    configuration_asked,
+    first_error,
+    require_configuration,
+)
+from isocompute.importers.words.names import with_seeds
+from isocompute.importers.words.scale import check_range, refuse_percent
+from isocompute.importers.words.scored import keys_there, likely_options, likely_scores, no_reward
+from isocompute.importers.words.settings import Settings
 from isocompute.store import schema, seals
 from isocompute.store.database import Database
 from isocompute.store.pack import count_text, pack, unpack
@@ -66,6 +70,8 @@ def read_logs(
     score_range: tuple[float, float] | None = None,
 ) -> list[ImportedRun]:
     """The runs of several logs and folders, each run once; see `import_logs`."""
+    from isocompute.importers.read import read_log  # with all readers, which a table needs not
+
     if not sources:
         raise InputError("at least 1 source must be given, but got 0; name a log or a folder.")
     if score_range is not None:

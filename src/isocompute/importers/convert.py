@@ -15,13 +15,15 @@ from numpy.typing import NDArray
 from isocompute.domain import Curve
 from isocompute.domain.text import none_of
 from isocompute.errors import InputError
-from isocompute.importers.asking import first_error, require_configuration
-from isocompute.importers.doubts import refuse_doubts, refuse_renamed
-from isocompute.importers.reading import whole
-from isocompute.importers.recorded import recorded_said
-from isocompute.importers.runs import ImportedRun, Series
-from isocompute.importers.scale import MOST_ROLLOUTS
-from isocompute.importers.scored import (
+from isocompute.importers.runs.doubts import refuse_doubts, refuse_renamed
+from isocompute.importers.runs.steps import ASSUMED
+from isocompute.importers.values.imported import ImportedRun, Series
+from isocompute.importers.values.reading import whole
+from isocompute.importers.values.timing import gpu_hours, groups_of
+from isocompute.importers.words.asking import first_error, require_configuration
+from isocompute.importers.words.recorded import recorded_said
+from isocompute.importers.words.scale import MOST_ROLLOUTS
+from isocompute.importers.words.scored import (
     is_rate,
     keys_there,
     likely_options,
@@ -30,10 +32,7 @@ from isocompute.importers.scored import (
     scores_unread,
     unread_lines,
 )
-from isocompute.importers.steps import ASSUMED
-from isocompute.importers.taught import groups_of
-from isocompute.importers.timing import gpu_hours
-from isocompute.importers.vocabulary import column_of, is_own
+from isocompute.importers.words.vocabulary import column_of, is_own
 
 _REWARDS = ("reward", "rewards", "score")  # what trainers call the whole of them
 _NAMED = 3  # keys

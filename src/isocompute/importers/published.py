@@ -6,8 +6,8 @@ from importlib import resources
 
 from isocompute.domain import Curve
 from isocompute.errors import InputError
-from isocompute.importers.settings import Settings
-from isocompute.importers.tidy import curves_of
+from isocompute.importers.tables.tidy import curves_of
+from isocompute.importers.words.settings import Settings
 
 
 def load_published(name: str) -> list[Curve]:

@@ -1,7 +1,4 @@
-"""Which importer reads which file: by its content, and by its name where that is not enough.
-
-A reader is loaded where a file is its: a folder of one trainer's logs needs one of a dozen.
-"""
+"""Which reader reads which file: by its content, and by its name where that is not enough."""
 
 from __future__ import annotations
 
@@ -13,32 +10,64 @@ from pathlib import Path
 from typing import Any
 
 from isocompute.errors import InputError
-from isocompute.importers.elsewhere import configurations_in
-from isocompute.importers.handing import TABLE, is_a_table, refuse_scores_elsewhere
-from isocompute.importers.identity import named_apart, settle_runs
-from isocompute.importers.jsonl import looks_like_jsonl, read_jsonl
-from isocompute.importers.ranks import parts_in, read_parts
-from isocompute.importers.reading import (
-    OF_ONES_OWN,
-    ROTATED,
-    UTF16,
-    in_utf8,
-    open_log,
+from isocompute.importers.beside.beside import of_other_logs
+from isocompute.importers.beside.elsewhere import configurations_in
+from isocompute.importers.formats.checkpoints import (
+    models_in,
+    own_folder,
+    read_results,
+    results_in,
+    with_results,
 )
-from isocompute.importers.runs import ImportedRun, UnclearError
-from isocompute.importers.scored import check_map
-from isocompute.importers.settings import Settings, settings_from
-from isocompute.importers.siblings import refuse_siblings
-from isocompute.importers.unopened import (
+from isocompute.importers.formats.csvlogs import is_csv_log, read_csv_log
+from isocompute.importers.formats.documents import (
+    document_of,
+    read_documents,
+    read_trainer_state,
+    runs_in,
+)
+from isocompute.importers.formats.evaluated import evaluated_in_tables
+from isocompute.importers.formats.jsonl import looks_like_jsonl, read_jsonl
+from isocompute.importers.formats.parquetlogs import (
+    columns_of,
+    header_of,
+    is_beside,
+    is_parquet_log,
+    read_parquet_log,
+)
+from isocompute.importers.formats.ranks import parts_in, read_parts
+from isocompute.importers.formats.recording import read_recording
+from isocompute.importers.formats.stores import (
+    DELETED,
+    is_deleted,
+    is_mlflow_run,
+    read_mlflow_run,
+    read_sqlite,
+)
+from isocompute.importers.formats.tensorboard import is_event_file, lines_of, read_tensorboard
+from isocompute.importers.formats.wandb import read_wandb
+from isocompute.importers.formats.written import read_prefixed, read_written
+from isocompute.importers.given import is_table
+from isocompute.importers.runs.identity import named_apart, settle_runs
+from isocompute.importers.runs.siblings import refuse_siblings
+from isocompute.importers.tables.handing import (
     NOTHING,
+    TABLE,
+    is_a_table,
     is_archive,
     not_read,
     refuse_archive,
     refuse_archives,
+    refuse_scores_elsewhere,
     refuse_tables,
     there,
 )
-from isocompute.importers.workbooks import WORKBOOKS, is_workbook
+from isocompute.importers.tables.workbooks import WORKBOOKS, is_workbook
+from isocompute.importers.values.imported import ImportedRun, UnclearError
+from isocompute.importers.values.reading import OF_ONES_OWN, UTF16, in_utf8, open_log
+from isocompute.importers.words.paths import ROTATED
+from isocompute.importers.words.scored import check_map
+from isocompute.importers.words.settings import Settings, settings_from
 
 MAX_FILES = 100_000
 # Files that a folder of runs holds besides logs; large or not ours, never opened there.
@@ -106,12 +135,8 @@ def _read_file(path: Path, settings: Settings, lines: Sequence[Path] = ()) -> li
                 f"a log must be readable, but {str(path)!r} gives {error}; copy it again."
             ) from error
     if head.startswith(b":W&B"):
-        from isocompute.importers.wandb import read_wandb
-
         return read_wandb(path, settings)
     if head.startswith(b"SQLite format 3\0"):
-        from isocompute.importers.sqlite import read_sqlite
-
         return read_sqlite(path, settings)
     if head[:1] == b"\x80" or path.suffix in (".pkl", ".pickle", ".pt", ".pth", ".bin"):
         raise InputError(
@@ -119,59 +144,43 @@ def _read_file(path: Path, settings: Settings, lines: Sequence[Path] = ()) -> li
             "trainer's text log or its tracker's file instead."
         )
     if head.startswith(UTF16):
-        from isocompute.importers.tables import is_table
-
         if is_table(path):
             raise is_a_table(path, in_utf8(head).split(b"\n", 1)[0].decode("utf-8", "replace"))
         raise InputError(
             f"a log must be UTF-8 text, but {str(path)!r} begins like UTF-16; save it as UTF-8."
         )
-    if _is_parquet_log(path):
-        from isocompute.importers.parquetlogs import read_parquet_log
-
+    if is_parquet_log(path):
         return read_parquet_log(path, settings)
     if head.startswith((b"PAR1", b"\x93NUMPY")):
-        from isocompute.importers.parquetlogs import header_of
-
         if head.startswith(b"PAR1") and (header := header_of(path)):
             raise is_a_table(path, ",".join(header))
         raise InputError(
             f"a log must be one of a trainer or tracker, but {str(path)!r} is a table; give it as "
             "tidy curves (see the columns in the documentation)."
         )
-    if path.suffix in _WRITTEN and (found := _read_written(path, settings)):
+    if path.suffix in _WRITTEN and (found := read_written(path, settings)):
         return found
-    if _is_event_file(head) or "tfevents" in path.name:
-        from isocompute.importers.tensorboard import read_tensorboard
-
+    if is_event_file(head) or "tfevents" in path.name:
         return read_tensorboard(path, settings, lines)
     if path.name == "trainer_state.json" or b'"log_history"' in head:
-        return _read_trainer_state(path, settings)
+        return read_trainer_state(path, settings)
     if _is_recording(head):
-        from isocompute.importers.recording import read_recording
-
         return read_recording(path, settings)
     if looks_like_jsonl(path):
-        from isocompute.importers.documents import document_of, read_documents, runs_in
-
         if (document := document_of(path)) is not None:
             if several := runs_in(document):
                 return read_documents(several, path, settings)
-            return _read_trainer_state(path, settings)
+            return read_trainer_state(path, settings)
         return read_jsonl([path], settings)
-    from isocompute.importers.csvlogs import is_csv_log, read_csv_log
-
     first = head.removeprefix(b"\xef\xbb\xbf").split(b"\n", 1)[0].decode("utf-8", "replace")
     if is_csv_log(first, path):
         return read_csv_log(path, settings)
     if b"{" in head and path.suffix == ".json":
-        return _read_trainer_state(path, settings)
-    from isocompute.importers.console import read_console  # its patterns take 10 ms to compile
+        return read_trainer_state(path, settings)
+    from isocompute.importers.formats.console import read_console  # slow to compile
 
     runs = read_console(path, settings)
     if not any(run.n_rows for run in runs):
-        from isocompute.importers.prefixed import read_prefixed
-
         if prefixed := read_prefixed(path, settings):
             return prefixed
         if path.name.endswith((".csv", ".tsv", ".csv.gz")):
@@ -184,45 +193,9 @@ def _read_file(path: Path, settings: Settings, lines: Sequence[Path] = ()) -> li
     return runs
 
 
-def _read_written(path: Path, settings: Settings) -> list[ImportedRun]:
-    from isocompute.importers.notes import read_written
-
-    return read_written(path, settings)
-
-
-def _read_trainer_state(path: Path, settings: Settings) -> list[ImportedRun]:
-    from isocompute.importers.trainer_state import read_trainer_state
-
-    return read_trainer_state(path, settings)
-
-
-def _is_event_file(head: bytes) -> bool:
-    if head[4:8] != bytes(4):  # the upper half of the first record's length
-        return False
-    from isocompute.importers.tensorboard import is_event_file
-
-    return is_event_file(head)
-
-
 def _is_recording(head: bytes) -> bool:
     """Whether a file begins as `isocompute.Recorder` begins one; its first line may be torn."""
     return any(line.startswith(b'{"recorder":') for line in head.split(b"\n", 3)[:3])
-
-
-def _is_parquet_log(path: Path) -> bool:
-    if path.suffix != ".parquet":
-        return False
-    from isocompute.importers.parquetlogs import is_parquet_log
-
-    return is_parquet_log(path)
-
-
-def _is_mlflow_run(folder: Path, names: list[str], folders: list[str]) -> bool:
-    if "meta.yaml" not in names:
-        return False
-    from isocompute.importers.mlflow_store import is_mlflow_run
-
-    return is_mlflow_run(folder, names, folders)
 
 
 def is_candidate(path: Path) -> bool:
@@ -240,13 +213,13 @@ def _read_folder(folder: Path, settings: Settings) -> list[ImportedRun]:
     stores: list[Path] = []
     special, deleted, archives, tables, written = 0, 0, list[Path](), list[Path](), list[Path]()
     for parent, folders, names in os.walk(folder):
-        if _is_mlflow_run(Path(parent), names, folders):
+        if is_mlflow_run(Path(parent), names, folders):
             stores.append(Path(parent))
             folders[:] = []
             continue
         folders[:] = sorted(f for f in folders if not f.startswith("."))
         paths = [Path(parent, n) for n in sorted(names)]
-        named = [p for p in paths if is_candidate(p) or _has_rows(p)]
+        named = [p for p in paths if is_candidate(p) or (is_parquet_log(p) and not is_beside(p))]
         regular = [p for p in named if p.is_file()]  # a pipe or device would never end
         special += len(named) - len(regular)
         files.extend(regular)
@@ -260,17 +233,6 @@ def _read_folder(folder: Path, settings: Settings) -> list[ImportedRun]:
             )
     states, dumps = defaultdict[Path, list[Path]](list), defaultdict[Path, list[Path]](list)
     single: list[Path] = []
-    from isocompute.importers.beside import of_other_logs
-    from isocompute.importers.checkpoints import (
-        models_in,
-        own_folder,
-        read_results,
-        results_in,
-        with_results,
-    )
-    from isocompute.importers.evaluated import evaluated_in_tables
-    from isocompute.importers.tensorboard import lines_of
-
     apart = of_other_logs(files)
     if apart == set(files):  # beside nothing: read, and refused for what it is
         apart = set()
@@ -308,13 +270,11 @@ def _read_folder(folder: Path, settings: Settings) -> list[ImportedRun]:
 
     for home, paths in states.items():
         latest = max(paths, key=_checkpoint_number)
-        attempt(_read_trainer_state, latest, settings.for_path(home))
+        attempt(read_trainer_state, latest, settings.for_path(home))
     for home, paths in dumps.items():
         paths.sort(key=lambda p: (len(p.stem), p.stem))
         attempt(read_jsonl, paths, settings.for_path(home), own_folder(home).name)
     for store in stores:
-        from isocompute.importers.mlflow_store import DELETED, is_deleted, read_mlflow_run
-
         if is_deleted(store):
             deleted += 1
         else:
@@ -332,7 +292,7 @@ def _read_folder(folder: Path, settings: Settings) -> list[ImportedRun]:
     runs[:] = with_results(runs, own)
     refuse_scores_elsewhere(runs, cures.values(), settings)
     for path in written if not runs and not any(TABLE in one for one in reasons) else ():
-        attempt(_read_written, path, settings.for_path(path))
+        attempt(read_written, path, settings.for_path(path))
     told = [not_read(reasons)] * bool(reasons)
     if deleted:
         told.insert(0, DELETED.format(deleted))
@@ -346,8 +306,6 @@ def _read_folder(folder: Path, settings: Settings) -> list[ImportedRun]:
     if not runs and not reasons:
         refuse_archives(folder, archives)
     if not runs and tables:
-        from isocompute.importers.parquetlogs import columns_of
-
         for error in (is_a_table(p, columns) for p in tables if (columns := columns_of(p))):
             reasons.append(str(error))
             cures[str(error)] = error
@@ -373,15 +331,6 @@ def _read_folder(folder: Path, settings: Settings) -> list[ImportedRun]:
 def _head(path: Path) -> bytes:
     with path.open("rb") as handle:
         return handle.read(4096)
-
-
-def _has_rows(path: Path) -> bool:
-    """Whether a Parquet file is a log, and not the configurations that are read with one."""
-    if not _is_parquet_log(path):
-        return False
-    from isocompute.importers.parquetlogs import is_beside
-
-    return not is_beside(path)
 
 
 def _checkpoint_number(path: Path) -> int:

@@ -187,13 +187,16 @@ class Posterior:
         so_far = np.maximum.accumulate(known, axis=2)
         return np.asarray(np.maximum(out, at_places(so_far, np.argsort(order, axis=-1))))
 
-    def of_one_run(self, score_D: FloatArray, gained_D: FloatArray, factor: float) -> FloatArray:
+    def of_one_run(
+        self, score_D: FloatArray, gained_D: FloatArray, factor: float, which: int = 0
+    ) -> FloatArray:
         """Draws (D,) of one evaluation of one new run of a configuration.
 
         Args:
             score_D: its mean score at a budget.
             gained_D: what it gains from there to `factor` times that budget.
             factor: above 1.
+            which: of several runs, each of which has its own luck.
         """
         setting_D = np.concatenate([part.setting for part in self.parts])
         white, ceiling, midpoint, lasting, _ = self.noise.sizes[setting_D].T
@@ -201,7 +204,7 @@ class Posterior:
         variance = (white + lasting**2) * outcome
         variance += (ceiling * (score_D - self.floor_D)) ** 2
         variance += (midpoint * gained_D / np.log10(factor)) ** 2
-        luck = np.random.default_rng((self.seed, 4)).standard_normal(len(score_D))
+        luck = np.random.default_rng((self.seed, 4, which)).standard_normal(len(score_D))
         return np.asarray(np.clip(score_D + luck * np.sqrt(variance), 0.0, 1.0))
 
     def _has_begun(self, x: FloatArray) -> BoolArray:
@@ -250,11 +253,9 @@ class Posterior:
         if places not in self._drawn_at:
             rng = np.random.default_rng((self.seed, 3))
             self._drawn_at[places] = [_between(p, every_n, every_bp, rng) for p in self.parts]
+        drawn_at = zip(self.parts, self._drawn_at[places], strict=True)
         smooth = np.concatenate(
-            [
-                self._curves(part, drawn, x, every_n)
-                for part, drawn in zip(self.parts, self._drawn_at[places], strict=True)
-            ]
+            [self._curves(part, drawn, x, every_n) for part, drawn in drawn_at]
         )
         own = self.scores(x if x.ndim == 1 else x[F:]) - smooth[:, F:]
         share = _nearness(n, bp, data.log2_n_J, data.log2_bp_J)

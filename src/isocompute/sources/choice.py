@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from isocompute.domain import Curve
 from isocompute.domain.text import none_of
 from isocompute.errors import InputError
-from isocompute.importers.vocabulary import column_of, is_own
+from isocompute.importers.words.vocabulary import column_of, is_own
 from isocompute.metrics import parse_metric
 from isocompute.store import arms
 

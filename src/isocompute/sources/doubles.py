@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from isocompute.domain import Curve
-from isocompute.importers.shared import ENOUGH
+from isocompute.importers.runs.shared import ENOUGH
 
 _ALL = "all"  # problem sets, or answers
 

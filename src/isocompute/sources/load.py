@@ -21,28 +21,28 @@ from isocompute.importers import (
     settings_from,
 )
 from isocompute.importers.convert import note_lines, pooled, to_curves
-from isocompute.importers.meanings import SPLITS
-from isocompute.importers.names import with_seeds
-from isocompute.importers.questions import answered, asked_at_once
-from isocompute.importers.reading import run_name
-from isocompute.importers.repetitions import (
+from isocompute.importers.given import tables_or_runs
+from isocompute.importers.runs.repetitions import (
     Named,
     refuse_two_sweeps,
     require_one_arm,
     select_imported,
     unsaid,
 )
-from isocompute.importers.runs import ImportedRun
-from isocompute.importers.scale import (
+from isocompute.importers.tables.tidy import IN_MEMORY
+from isocompute.importers.tables.workbooks import shown
+from isocompute.importers.values.imported import ImportedRun
+from isocompute.importers.words.asking import answered, asked_at_once
+from isocompute.importers.words.meanings import SPLITS
+from isocompute.importers.words.names import with_seeds
+from isocompute.importers.words.paths import run_name
+from isocompute.importers.words.scale import (
     PLAIN,
     refuse_percent,
     refuse_two_units,
     require_range,
     rescaled,
 )
-from isocompute.importers.tables import tables_or_runs
-from isocompute.importers.tidy import IN_MEMORY
-from isocompute.importers.workbooks import shown
 from isocompute.sources.choice import metric_of, one_of
 from isocompute.sources.doubles import of_one_set, without_doubles
 from isocompute.sources.grid import GRID, load_grid

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from isocompute.allocation import Rates
 from isocompute.domain import Configuration, Curve
 from isocompute.errors import InputError
-from isocompute.importers.runs import ImportedRun
+from isocompute.importers.values.imported import ImportedRun
 from isocompute.metrics import metric_table, parse_metric, score_from_counts
 from isocompute.recipe import Recipe
 from isocompute.store import Store, StoredRun

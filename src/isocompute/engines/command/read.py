@@ -15,8 +15,8 @@ from isocompute.engines.base import IntArray
 from isocompute.engines.command.options import READERS, CommandOptions
 from isocompute.errors import InputError
 from isocompute.importers.read import read_log
-from isocompute.importers.runs import ImportedRun, Series
-from isocompute.importers.settings import Settings
+from isocompute.importers.values.imported import ImportedRun, Series
+from isocompute.importers.words.settings import Settings
 from isocompute.study.spec import RunSpec
 
 

@@ -1,0 +1,148 @@
+"""What a run says of itself: its configuration, and words that its rows repeat."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from isocompute.importers.beside.beside import (
+    configuration_beside,
+    configuration_in_table,
+    configuration_named,
+)
+from isocompute.importers.beside.elsewhere import with_processes
+from isocompute.importers.values.imported import STOPPED, Errors, UnclearError
+from isocompute.importers.values.reading import clean_text, flatten, whole
+from isocompute.importers.words.called import LOG2, refuse_logarithm
+from isocompute.importers.words.configuration import IN_ROWS, configuration
+from isocompute.importers.words.fresh import TOLD, Found, processes_of, sharing
+from isocompute.importers.words.meanings import SPLITS
+from isocompute.importers.words.paths import run_name
+from isocompute.importers.words.plain_words import by_unit
+from isocompute.importers.words.settings import Column
+
+BESIDE = "configuration: read from "  # begins the line of a run that a file beside it describes
+# What W&B and MLflow say of a run that did not come to its end, in words.
+CUT = {"crashed": "crashed", "failed": "failed", "killed": "was killed"}
+
+
+def two_in_rows(run: str, key: str, one: object, other: object) -> UnclearError:
+    """The refusal of rows that say two things of one run."""
+    return UnclearError(
+        f"a run must have one {key}, but the rows of {run!r} have {clean_text(one)} and "
+        f"{clean_text(other)}; give each run a log of its own, or its rows a name in `run` (a "
+        "batch that changes within a run is not read)."
+    )
+
+
+class Described:
+    """What one run says of itself.
+
+    Args:
+        errors: where a configuration goes that says two things.
+        note: takes a line for a reader of the result.
+        columns: the user's names of keys.
+    """
+
+    def __init__(
+        self, errors: Errors, note: Callable[[str], None], columns: Mapping[str, Column]
+    ) -> None:
+        self.config: dict[str, object] = {}  # flat
+        self.beside = ""  # the file that it was read from, where that is not the log
+        self._errors = errors
+        self._note = note
+        self._columns = columns
+        self._found: Found | None = None
+        self._words: dict[str, str] = {}  # what all of its rows say of themselves
+        self._held: dict[str, int] = {}
+
+    @property
+    def found(self) -> Found:
+        """What is known of B_p, n and the rest."""
+        return self._found or configuration(self.config)
+
+    def configure(self, config: object, line: int = 0) -> None:
+        """Take a configuration, nested or flat; a later one may add keys, not change B_p, n."""
+        flat = flatten(config)
+        flat |= by_unit(flat)
+        for key, column in self._columns.items():  # the user's names for B_p, n, the seed
+            if key in flat and column.metric.label in IN_ROWS:
+                self._refuse_logarithm(key, column.metric.label, flat[key])
+                flat[column.metric.label] = flat[key]
+        before = configuration(self.config)
+        self.config.update(flat)
+        after = configuration(self.config)
+        changed = [name for name in ("problems_per_batch", "rollouts_per_problem")
+                   if getattr(before, name) not in (None, getattr(after, name))]  # fmt: skip
+        if changed and self.beside.startswith(".."):  # of the latest start, and this is another
+            self._note(f"{self.beside} is not used: the log says other settings of itself")
+            self.beside, self.config, changed = "", flat, []
+        for name in changed:
+            old, new = getattr(before, name), getattr(after, name)
+            self._errors.add(line, f"the configuration changes {name} from {old} to {new}")
+            self._note(f"the log changes {name} from {old} to {new} within one run")
+            self._found = Found()  # neither value holds for the whole run
+
+    @staticmethod
+    def _refuse_logarithm(key: str, name: str, value: object) -> None:
+        """A map calls a count what may be its logarithm."""
+        if key != name and name in LOG2.values():
+            refuse_logarithm(key, name, [value], "a column map")
+
+    def look_beside(self, path: Path, run: str, within: Path | None, *, alone: bool) -> None:
+        """Take the configuration beside a log, if one is of this run, `alone` in it or not."""
+        own = configuration_beside(path, within) if alone else None
+        beside = own or next((found for name in dict.fromkeys((
+            run, run.partition("/")[0], run.partition("__")[0],
+        )) if (
+            found := configuration_in_table(path, name, within)
+            or configuration_named(path, name, within)
+        )), None)  # `RUN/exp_001` is of the job RUN, `RUN__SEED__TIME` one of its starts
+        if beside is None and alone:  # a file is named for the run's id, where runs share a name
+            beside = configuration_in_table(path, run_name(path))
+        if beside is None:
+            return
+        self.beside, config = with_processes(beside, path)
+        self.configure(config)
+        state = str(config.get("State", config.get("state", ""))).lower()
+        if state in CUT:
+            self._note(f"{self.beside} says that it {CUT[state]}{STOPPED}")
+
+    def trained_in(self, processes: int | None) -> None:
+        """Take how many processes trained, where the configuration does not say it."""
+        own = processes_of(self.config)
+        if processes is not None and (own is None or sharing(self.config)[0]):
+            self.config[TOLD] = processes
+        elif processes not in (None, own):
+            self._note(f"the log says processes={own}, the setting {processes}: the log's is used")
+
+    def hold(self, name: str, value: object, run: str) -> None:
+        """Take a setting that rows repeat: one that changes has no B_p, n or seed to be read."""
+        if (now := whole(value)) is None:
+            return
+        if (before := self._held.setdefault(name, now)) != now:
+            raise two_in_rows(run, name, before, now)
+        if name not in self.config:
+            self.configure({name: now})
+
+    def of_model(self, key: str, value: object) -> None:
+        """Take the model that rows name; one that changes on the way is a checkpoint of it."""
+        if not isinstance(value, str) or not value.strip():
+            return
+        if self._words.setdefault(key, value) == value:
+            self.config.setdefault(key, value)
+        else:
+            self._words[key] = ""
+            self.config.pop(key, None)
+
+    def of_one(self, word: str, value: object, run: str) -> None:
+        """Take what a row says of itself; rows that say several things are of several logs."""
+        if not isinstance(value, str) or not value.strip():
+            return
+        split = SPLITS.get(value.lower(), "")
+        if (before := self._words.setdefault(f"{word} {split}", value)) != value:
+            raise UnclearError(
+                f"the rows of a log must be of one {word}, but those of {run!r} have "
+                f"{before!r} and {value!r}; write a file for each, or put the word into the keys "
+                f"({value}/accuracy)."
+            )

@@ -1,0 +1,279 @@
+"""One JSON document: the `trainer_state.json` of TRL (any transformers trainer), runs by name.
+
+| file | runs |
+|---|---|
+| `{log_history: [...]}`, or a list of rows | one |
+| a run as its series and settings (`series`) | one |
+| `[{name, config, history: [...]}, ...]`, as W&B's API gives them | one for each entry |
+| `{NAME: {config, history: [...]}, ...}` | one for each name |
+| `{n8: [{step, KEY: ...}, ...], ...}` | one for each name, where all say their n |
+| JSON lines of such entries | one for each line |
+
+Scripts like transformers' and open-r1's (src/open_r1/grpo.py) save the state before they evaluate
+at the end: that score stands in `eval_results.json` beside it, with the epoch of the last update.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from isocompute.errors import InputError
+from isocompute.importers.beside.elsewhere import is_answer
+from isocompute.importers.formats.jsonl import RunsOfRows
+from isocompute.importers.runs.collect import Collector
+from isocompute.importers.values.imported import Errors, ImportedRun
+from isocompute.importers.values.reading import clean_text, in_time, parse_json, unfolded
+from isocompute.importers.values.series import SETTINGS, STEPS, points_of, settings_of
+from isocompute.importers.words.configuration import settings_in_row
+from isocompute.importers.words.fresh import OF_STATE
+from isocompute.importers.words.names import written_in
+from isocompute.importers.words.paths import folder_name, run_name
+from isocompute.importers.words.settings import Settings
+
+_NAMES = ("name", "run_name", "display_name", "run")
+_IDS = ("id", "run_id", "run_uuid")  # where nothing else names a run
+_LISTS = ("runs", "experiments")
+_DIGITS = 0.005  # of an epoch: releases before 4.45 round it
+MAX_BYTES = 256 << 20  # 1e5 logged steps have some 100 MB
+
+
+def runs_in(document: object) -> list[tuple[str, dict[str, Any]]]:
+    """The runs of a document of several, with their names; none where it is something else.
+
+    >>> one = {"config": {"n": 4}, "history": [{"step": 0, "acc": 0.5}]}
+    >>> [name for name, _ in runs_in([{"name": "a", **one}, one])]
+    ['a', 'run 2']
+    >>> [name for name, _ in runs_in({"a": one, "b": one})], runs_in([{"step": 1, "acc": 0.5}])
+    (['a', 'b'], [])
+    """
+    if isinstance(document, list):
+        if not all(map(_may_be_run, document)) or not any(map(_is_run, document)):
+            return []
+        keys = (*_NAMES, *_IDS)
+        return [(_name(one, keys) or f"run {i}", one) for i, one in enumerate(document, start=1)]
+    if not isinstance(document, dict):
+        return []
+    for key in _LISTS:
+        if found := runs_in(document.get(key)):
+            return found
+    if len(document) > 1 and all(map(_is_listed, document, document.values())):
+        return [(str(key), {"history": rows}) for key, rows in document.items()]
+    several = (
+        len(document) > 1 and all(map(_has_settings, document.values()))
+        and any(map(_is_run, document.values()))
+    )  # fmt: skip
+    return [(_name(one) or str(key), one) for key, one in document.items()] if several else []
+
+
+def document_of(path: Path) -> object:
+    """What JSON lines that are no rows hold: one document, or one for each line; None for rows."""
+    if path.suffix not in (".json", ".jsonl") or path.stat().st_size > MAX_BYTES:
+        return None
+    with path.open("rb") as handle:
+        first, _ = parse_json(handle.readline().removeprefix(b"\xef\xbb\xbf"))
+        if not isinstance(first, dict) or ("data" in first and "step" in first):
+            return None
+        if not _is_run(first) and not runs_in(first):
+            return None
+        rest = [line for line in handle if line.strip()]
+    if not rest:
+        return first
+    documents = [first]
+    for line in rest:
+        value, _ = parse_json(line)
+        if not _may_be_run(value):
+            return None
+        documents.append(value)
+    return documents
+
+
+def read_documents(
+    found: list[tuple[str, dict[str, Any]]], path: Path, settings: Settings
+) -> list[ImportedRun]:
+    """Those runs, each with its own settings."""
+    errors = Errors(str(path))
+    return [
+        take_document(one, Collector(clean_text(name), errors, settings.for_run(name)), path)
+        .finish(path, "series-json")
+        for name, one in found
+    ]  # fmt: skip
+
+
+def take_document(
+    state: Mapping[str, object], collector: Collector, path: Path, *, alone: bool = False
+) -> Collector:
+    """Give a collector all that a document of one run says."""
+    collector.configure(settings_of(state))
+    collector.configure_beside(path, alone=alone)
+    for number, point in enumerate(points_of(state), start=1):
+        collector.row(point.step, point.values, number, calls=point.calls)
+    return collector
+
+
+def _is_run(one: object) -> bool:
+    """Whether a value holds series, and is no row of one."""
+    return (
+        isinstance(one, dict) and not any(key in one for key in STEPS)
+        and next(islice(points_of(one), 1), None) is not None
+    )
+
+
+def _is_listed(name: object, rows: object) -> bool:
+    """Whether a list of rows stands under a name that says its n: a run, and no set or split."""
+    return (
+        isinstance(rows, list) and written_in(str(name), "rollouts_per_problem") is not None
+        and all(isinstance(row, dict) and any(key in row for key in STEPS) for row in rows)
+    )  # fmt: skip
+
+
+def _has_settings(one: object) -> bool:
+    """Whether a value holds settings, and is no row; a run that failed at once has no series."""
+    return (
+        isinstance(one, dict) and not any(key in one for key in STEPS)
+        and any(isinstance(one.get(key), dict) for key in SETTINGS)
+    )  # fmt: skip
+
+
+def _may_be_run(one: object) -> bool:
+    return _has_settings(one) or _is_run(one)
+
+
+def _name(one: Mapping[str, Any], keys: tuple[str, ...] = _NAMES) -> str:
+    """The name that a document gives its run; "" where it has none."""
+    info = one.get("info")
+    for place in (one, info if isinstance(info, dict) else {}):
+        for key in keys:
+            if isinstance(name := place.get(key), str) and name:
+                return name
+    return ""
+
+
+def read_trainer_state(path: Path, settings: Settings) -> list[ImportedRun]:
+    """The run whose history the file holds; a torn file gives the rows before the tear.
+
+    Raises:
+        InputError: if the file is over 256 MiB, or holds no history.
+    """
+    size = path.stat().st_size
+    if size > MAX_BYTES:
+        raise InputError(
+            f"a trainer_state.json must have at most {MAX_BYTES} bytes, but {str(path)!r} has "
+            f"{size}; log less often, or import the tracker's file."
+        )
+    errors = Errors(str(path))
+    folder = path.parent
+    name = folder_name(folder.parent if folder.name.startswith("checkpoint-") else folder)
+    if path.name != "trainer_state.json":
+        name = run_name(path)
+    collector = Collector(name or path.stem, errors, settings)
+    data = path.read_bytes()
+    state, reason = parse_json(data)
+    if path.name != "trainer_state.json" and (several := runs_in(state)):
+        return read_documents(several, path, settings)
+    if isinstance(state, list):  # the history alone, as `json.dump(trainer.state.log_history)`
+        state = {"log_history": in_time(state)}  # Comet gives the newest first
+    if isinstance(state, dict) and isinstance(state.get("log_history"), list):
+        history = state["log_history"]
+    else:
+        history = _recover(data.decode("utf-8", "replace"))
+        if not history:
+            if isinstance(state, dict) and path.name != "trainer_state.json":
+                if (found := _of_series(state, collector, path)) is not None:
+                    return [found.finish(path, "series-json")]
+                if isinstance(state.get("results"), dict):
+                    raise InputError(
+                        "a result of an evaluation must say its step, but no folder above "
+                        f"{str(path)!r} does; lay a copy of it into step_0/ of every run that "
+                        "began with this model, or move it away."
+                    )
+                if is_answer(path):
+                    raise InputError(
+                        f"a log must be a trainer's or tracker's, but {str(path)!r} is an answer "
+                        "of isocompute (`--json`); give the logs that it was made from."
+                    )
+                keys = ", ".join(f"{key!s:.40}" for key in list(state)[:8])
+                raise InputError(
+                    "a JSON log must be a list of rows with a step, or hold one as `log_history`, "
+                    f"but {str(path)!r} has {keys or 'nothing'}; "
+                    "write its points as a table: run, step, metric, value."
+                )
+            raise InputError(
+                f"a trainer_state.json must hold a list `log_history`, but {str(path)!r} does not"
+                f"{f' ({reason})' if reason else ''}; use the one of another checkpoint."
+            )
+        errors.add(len(history) + 1, reason or "log_history is not a list")
+        collector.note("the file is torn: the history up to the tear was read")
+        state = {}
+    collector.configure({
+        key: state[key] for key in ("logging_steps", "max_steps") if key in state
+    } | {OF_STATE: state.get("train_batch_size")})
+    collector.configure_beside(path)
+    if end := _evaluated_after(folder, state, history):
+        history = [*history, end]
+        collector.counters.infer("score: of the end of training, from the results beside the state")
+    window = state.get("logging_steps")
+    if isinstance(window, int) and window > 1:
+        collector.note(f"training rows are means over {window} steps")
+    runs = RunsOfRows(collector, path)
+    for number, row in enumerate(history, start=1):
+        if isinstance(row, dict):
+            one = runs.of(row)
+            if not one.n_rows:
+                one.configure(settings_in_row(row), number)
+            one.row(row.get("step"), unfolded(row), number)
+        else:
+            errors.add(number, "an entry of log_history must be an object")
+    return [one.finish(path, "trainer-state") for one in runs.finish()]
+
+
+def _evaluated_after(
+    folder: Path, state: dict[str, Any], history: list[Any]
+) -> dict[str, Any] | None:
+    """The row of an evaluation behind the last update of a run without any other; None without."""
+    step, ended, best = (state.get(k) for k in ("global_step", "epoch", "best_model_checkpoint"))
+    of_eval = (k for row in history if isinstance(row, dict) for k in row if k.startswith("eval_"))
+    if not step or not isinstance(ended, (int, float)) or best or next(of_eval, None):
+        return None  # the best checkpoint may be what was evaluated
+    for home in (folder, folder.parent)[: 1 + folder.name.startswith("checkpoint-")]:
+        for file in (home / name for name in ("eval_results.json", "all_results.json")):
+            said = parse_json(file.read_bytes())[0] if file.is_file() else None
+            said = said if isinstance(said, dict) else {}
+            scores = {k: v for k, v in said.items() if k.startswith("eval_")}
+            epoch = said.get("epoch")
+            at_end = isinstance(epoch, (int, float)) and abs(epoch - ended) <= _DIGITS
+            if scores and at_end:
+                return {**scores, "epoch": epoch, "step": step}
+    return None
+
+
+def _of_series(state: dict[str, Any], collector: Collector, path: Path) -> Collector | None:
+    """The run of a document of series; None where it holds none."""
+    if isinstance(name := state.get("name"), str) and name:
+        collector.rename(name)
+    take_document(state, collector, path, alone=True)
+    return collector if collector.n_rows else None
+
+
+def _recover(text: str) -> list[Any]:
+    """The whole entries of `log_history` before the place where the file breaks off."""
+    at = text.find('"log_history"')
+    at = text.find("[", at) if at >= 0 else -1
+    decoder = json.JSONDecoder()
+    rows: list[Any] = []
+    while at >= 0:
+        at += 1
+        while at < len(text) and text[at] in " \t\r\n,":
+            at += 1
+        if at >= len(text) or text[at] != "{":
+            break
+        try:
+            row, at = decoder.raw_decode(text, at)
+        except (ValueError, RecursionError):
+            break
+        rows.append(row)
+        at -= 1
+    return rows

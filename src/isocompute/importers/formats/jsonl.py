@@ -1,0 +1,250 @@
+"""JSON lines: verl's file logger, prime-rl's metrics.jsonl, dumps of verl and SkyRL."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice, pairwise
+from pathlib import Path
+
+from isocompute.errors import InputError
+from isocompute.importers.formats.dumps import (
+    Dump,
+    add_sample,
+    finish_dumps,
+    is_dump_row,
+    step_of_path,
+)
+from isocompute.importers.formats.whose import UnnamedRows
+from isocompute.importers.runs.collect import MAX_RUNS, Collector
+from isocompute.importers.runs.steps import Parts, parts_of
+from isocompute.importers.values.imported import Errors, ImportedRun, provenance_of
+from isocompute.importers.values.reading import (
+    MAX_LINE_BYTES,
+    flatten,
+    iter_lines,
+    open_log,
+    parse_json,
+    unfolded,
+)
+from isocompute.importers.values.series import SETTINGS
+from isocompute.importers.words.called import may_be_setting
+from isocompute.importers.words.configuration import settings_in_row
+from isocompute.importers.words.paths import run_name
+from isocompute.importers.words.settings import Settings
+
+_OF_MAX = "global_step/max_steps"
+_STEPS = ("step", "global_step", _OF_MAX, "_step", "iteration", "iter", "update", "train_step",
+          "training_iteration")  # Ray Tune 2: result.json
+
+_STEP_KEYS = frozenset(_STEPS)
+
+# keys of a row that name its run: pandas, MLflow, Comet
+_RUN = ("run", "run_name", "run_id", "run_uuid", "experimentKey", "experiment_key")
+RUN_KEYS = frozenset(_RUN)
+_ID = ("run_id", "run_uuid", "experimentKey", "experiment_key", "wandb_id")  # of runs of one name
+_SEPARATOR = re.compile("[./]")
+_FEW = 2  # counts: as many go up by chance
+_KEYS = 8  # of a row without a step
+_FIRST = 2_000  # rows that tell how counters go together
+_PROBE = 200  # lines looked at before a file counts as no JSON lines
+
+
+def iter_objects(path: Path, errors: Errors) -> Iterator[tuple[int, dict[str, object]]]:
+    """(line, object) of every line that holds a JSON object; the others are reported."""
+    with open_log(path) as handle:
+        for number, data in iter_lines(handle, str(path)):
+            if data is None:
+                errors.add(number, f"a line must unpack and have at most {MAX_LINE_BYTES} bytes")
+                continue
+            if not data.strip():
+                continue
+            value, reason = parse_json(data)
+            if isinstance(value, dict):
+                yield number, value
+            else:
+                errors.add(number, reason or "a row must be a JSON object")
+
+
+def looks_like_jsonl(path: Path) -> bool:
+    """True if one of the first lines is a JSON object."""
+    with open_log(path) as handle:
+        for number, data in iter_lines(handle, str(path)):
+            if data and data.lstrip()[:1] == b"{":
+                value, _ = parse_json(data)
+                if isinstance(value, dict):
+                    return True
+            if number >= _PROBE:
+                break
+    return False
+
+
+class RunsOfRows:
+    """A collector for every run that the rows of one file name; one where they name none."""
+
+    def __init__(self, first: Collector, path: Path) -> None:
+        self.first, self._path = first, path
+        self._key: str | None = None
+        self._known: dict[str, Collector] = {}
+        self._unnamed = UnnamedRows(first, path)
+        self.parts: Parts | None = None
+
+    def of(self, row: Mapping[str, object], step: object = None) -> Collector:
+        """The collector of the run that a row names, or whose settings it repeats.
+
+        Raises:
+            InputError: if the file has more runs than one file may have.
+        """
+        if self._key is None:  # looked for in rows until one has it
+            if RUN_KEYS.isdisjoint(row):  # nearly every row of a million
+                return self._unnamed.of(row, step)
+            self._key = next((k for k in _RUN if isinstance(row.get(k), str)), None)
+            if self._key is None:
+                return self._unnamed.of(row, step)
+        name = row.get(self._key)
+        if not isinstance(name, str):
+            return self.first
+        own = next((value for k in _ID if isinstance(value := row.get(k), str)), name)
+        if own not in self._known:
+            if len(self._known) >= MAX_RUNS:
+                raise InputError(
+                    f"a log must hold at most {MAX_RUNS} runs, but {str(self._path)!r} has more "
+                    f"values of {self._key}; split it."
+                )
+            settings = self.first.settings.for_run(name)
+            self._known[own] = Collector(name, self.first.errors, settings)
+        return self._known[own]
+
+    def finish(self) -> list[Collector]:
+        """Those that have rows, each with the configuration that the files beside it say."""
+        for collector in self._known.values():
+            collector.configure_beside(self._path, alone=len(self._known) == 1)
+        first = [self.first] if self.first.n_rows or not self._known else []
+        return [*first, *self._unnamed.settle(), *self._known.values()]
+
+
+def read_jsonl(paths: Sequence[Path], settings: Settings, name: str = "") -> list[ImportedRun]:
+    """The runs of one file, or the run of all files of one folder of dumps.
+
+    Raises:
+        InputError: if no line of a file is a row of a log that is known.
+    """
+    first = paths[0]
+    errors = Errors(str(first))
+    collector = Collector(name or run_name(first), errors, settings)
+    collector.configure_beside(first)
+    dumps: dict[tuple[int, str], Dump] = {}
+    source = ""
+    runs = RunsOfRows(collector, first)
+    for path in paths:
+        errors.file = str(path)[:300]
+        steps = _STEPS if settings.step is None else (settings.step,)
+        runs.parts = parts_of((row for _, row in islice(iter_objects(path, Errors("")), _FIRST)),
+                              steps)  # fmt: skip
+        for number, row in iter_objects(path, errors):
+            kind = take_row(row, number, runs, dumps, path)
+            source = source or kind
+    if not source:
+        key = _counter(collector.passed)
+        raise InputError(
+            f"a JSON-lines log must hold rows with a step, or samples with a score, but "
+            f"{str(first)!r} has none{_keys(collector)}; name the step's key with --set step="
+            f"{key or 'KEY'}{', if that counts updates' * bool(key)}.",
+            options=("--set", f"step={key or 'KEY'}"),
+            condition=f"`{key}` counts updates (not rollouts or micro-batches)" if key else "",
+        )
+    finish_dumps(dumps, collector)
+    if errors.count:
+        collector.note(errors.told())
+    provenance = provenance_of(first, source)
+    return [one.finish(first, source, provenance) for one in runs.finish()]
+
+
+def _keys(collector: Collector) -> str:
+    keys = ", ".join(key[:60] for key in list(collector.passed)[:_KEYS])
+    return f" (its rows have {keys})" if keys else ""
+
+
+def _counter(rows: Mapping[str, Sequence[object]]) -> str:
+    """The key of rows that alone goes up in whole numbers, of several the lowest; "" without.
+
+    >>> _counter({"i": [0, 1, 1, 2], "toks": [90, 180, 190, 270], "acc": [0.1, 0.2, 0.3, 0.4]})
+    'i'
+    """
+    lowest = dict[str, int]()
+    for key, values in rows.items():
+        counts = [value for value in values if type(value) is int]
+        grows = all(a <= b for a, b in pairwise(counts)) and len(set(counts)) > _FEW
+        if len(counts) == len(values) and grows and counts[0] >= 0:
+            lowest[key] = counts[-1]
+    return min(lowest, key=lowest.__getitem__, default="")
+
+
+def _lifted(row: dict[str, object], named: str | None) -> dict[str, object]:
+    """A row with the keys of the group that holds its step in their place, if one does.
+
+    >>> _lifted({"config": {"n": 4}, "metrics": {"step": 8, "acc": 0.5}}, None)
+    {'config': {'n': 4}, 'step': 8, 'acc': 0.5}
+    """
+    wanted = _STEPS if named is None else (_SEPARATOR.split(named)[-1],)
+    groups = [
+        name for name, inner in row.items()
+        if name not in SETTINGS and isinstance(inner, dict) and any(k in inner for k in wanted)
+    ]  # fmt: skip
+    group = row[groups[0]] if len(groups) == 1 else None
+    if not isinstance(group, dict):
+        return row
+    return {**{k: v for k, v in row.items() if k != groups[0]}, **group}
+
+
+def take_row(
+    row: dict[str, object], number: int, runs: RunsOfRows,
+    dumps: dict[tuple[int, str], Dump], path: Path,
+) -> str:
+    """Take one row; the format that it is of, or "" if of none."""
+    named = runs.first.settings.step
+    if runs.parts is not None and (at := runs.parts.at(row)) is not None:
+        row = {**row, runs.parts.step: at}
+        runs.first.counters.infer(runs.parts.told)
+    if runs.first.counters.evaluated and not _STEP_KEYS.isdisjoint(row):
+        named = None  # of the scores alone; the row has a step of its own
+    if _STEP_KEYS.isdisjoint(row) and named not in row:
+        row = _lifted(row, named)
+        named = None if named is None else _SEPARATOR.split(named)[-1]
+    key = named or ("step" if "step" in row else next((k for k in _STEPS if k in row), "step"))
+    collector = runs.of(row, row.get(key))
+    if is_dump_row(row):
+        add_sample(dumps, row, number, collector, path)
+        return "skyrl-dump" if "input_prompt" in row else "verl-dump"
+    data = row.get("data")
+    if isinstance(data, dict) and "step" in row:
+        collector.row(row["step"], data, number)
+        return "verl-file"
+    if key in row:
+        calls = key == "_step"
+        if key == _OF_MAX:  # ms-swift: "5/100", of all that are planned
+            done, _, planned = str(row[key]).partition("/")
+            collector.configure({"max_steps": planned})
+            row = {**row, key: done}
+        if not collector.n_rows:
+            collector.configure(settings_in_row(row), number)
+        nested = any(isinstance(value, dict) for value in row.values())
+        flat = flatten(row, separator="/") if nested else unfolded(row)
+        collector.row(row[key], flat, number, calls=calls)
+        return "jsonl"
+    step = step_of_path(path)
+    if step is not None and any(k.startswith("eval/") for k in row):
+        collector.row(step, row, number)
+        return "skyrl-eval"
+    config = next((row[name] for name in SETTINGS if isinstance(row.get(name), dict)), None)
+    if not isinstance(config, dict) and any(map(may_be_setting, row)):
+        config = {k: v for k, v in row.items() if k not in RUN_KEYS}  # a line above its rows
+    if isinstance(config, dict):
+        collector.configure(config, number)
+        return ""
+    collector.errors.add(number, f"a row must have the key {key!r}")
+    for k in list(row)[:_KEYS]:
+        values = collector.passed.setdefault(k, [])
+        if len(values) < _PROBE:
+            values.append(row[k])
+    return ""

@@ -1,0 +1,316 @@
+"""What people print and write themselves: `(4127) heldout {"update": 40, ...}`, notes, notebooks.
+
+Lines end in an object of JSON or Python, its step in it or before it, or say a step and numbers
+in words (`[eval] step 40 acc 0.5`), some of them of held-out problems; a notebook's stand in its
+outputs, and its settings in its code. Where several jobs write into one file, what stands before
+the object says whose line it is: the number of a process, or a name in front of a bar. A run takes
+its name from an object that has one.
+
+In Markdown a table with a column of updates is the course of the run that its column `run` or the
+heading above it names, or of one for each n that its columns name; one without is of settings, by
+run. What the text says of the seed holds for all.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from isocompute.errors import InputError
+from isocompute.importers.beside.launched import said_in
+from isocompute.importers.beside.listed import NAMING
+from isocompute.importers.formats.jsonl import RUN_KEYS, RunsOfRows, take_row
+from isocompute.importers.formats.printed import settings_in
+from isocompute.importers.formats.whose import STEP_COLUMNS
+from isocompute.importers.runs.collect import Collector
+from isocompute.importers.tables.handing import is_a_table
+from isocompute.importers.tables.workbooks import LATEX, SEED, is_workbook
+from isocompute.importers.values.imported import Errors, ImportedRun, UnclearError, provenance_of
+from isocompute.importers.values.reading import (
+    OF_ONES_OWN,
+    iter_lines,
+    open_log,
+    parse_json,
+    parse_python,
+)
+from isocompute.importers.values.series import STEPS
+from isocompute.importers.words.configuration import configuration
+from isocompute.importers.words.meanings import SPLIT_IN_KEY, SPLITS
+from isocompute.importers.words.names import pattern_in_columns
+from isocompute.importers.words.paths import run_name
+from isocompute.importers.words.plain_words import explained
+from isocompute.importers.words.settings import Settings
+
+_LINE = re.compile(r"(?P<before>[^{]*[^{\s][^{]*?)\s*(?P<row>\{.*\})\s*")
+_PROCESS = re.compile(  # the number behind a file is its line: [pipeline.py (612)], pipeline.py:612
+    r"(?<!\.py)(?<!\.py )\((?:pid[ =:]*)?(?P<round>[0-9]+)\)|\bpid[ =:]*(?P<pid>[0-9]+)|"
+    r"\[(?:pid[ =:]*)?(?P<square>[0-9]{2,7})\]|^\s*(?P<bar>[\w.:/-]+)\s*\|", re.I,
+)  # fmt: skip
+_MOST_BYTES = 256 << 20
+_SAID = re.compile(r"(?P<word>[A-Za-z][\w-]*)")
+_WORD = re.compile(rf"{_SAID.pattern}[\s:=-]*$")
+# [held-out] step   20  acc 0.4320
+_TOLD = re.compile(
+    r"(?P<before>[^{}]{0,80}?)\b(?:step|update|iter(?:ation)?)s?[ =:#]{1,6}(?P<step>[0-9]{1,9})\b"
+    r"(?P<rest>[^{}]{1,400})$", re.I,
+)  # fmt: skip
+_NUMBER = re.compile(
+    r"((?:(?:val|eval|test|valid|validation|dev|held-?out) )?"
+    r"[A-Za-z_][\w@/.^-]{0,80})\s{0,4}[ =:]\s{0,4}(-?[0-9]*\.?[0-9]+(?:e-?[0-9]+)?%?)"
+    r"(?=$|[\s,;|)\]])", re.I,
+)  # fmt: skip
+# of a line that holds no row, or before one
+_STEP = re.compile(
+    r"\b(?:global_|train_)?(?:step|update|iter(?:ation)?)[ =:#]{1,3}([0-9]{1,9})\b", re.I
+)
+_LEAST = 3  # lines; one or two may be settings that a log of another kind prints
+_RULER = re.compile(r"\|?[\s:|-]*-[\s:|-]*")
+_HEADING = re.compile(r"#{1,6}\s+(.*?)\s*#*")
+_UPDATES = ("updates", "batches", *STEP_COLUMNS)
+_OURS = ("problems_per_batch", "rollouts_per_problem", "seed")
+_CELL = "score"  # the key of scores that only the name of their run's column stands above
+_LONGEST = 1 << 22
+
+
+class _Row(NamedTuple):
+    line: int
+    process: str  # "" where the line names none
+    row: dict[str, object]
+
+
+def read_prefixed(path: Path, settings: Settings) -> list[ImportedRun]:
+    """The runs of the lines that end in a JSON object; none where there are no such lines.
+
+    Raises:
+        UnclearError: rows of several jobs, of which some do not say whose they are.
+    """
+    rows = _rows(path) or _told(path, settings)
+    if len({one.process for one in rows}) > max(len(rows) / _LEAST, 1):  # of each line a number
+        rows = [one._replace(process="") for one in rows]
+    named = {one.process for one in rows}
+    if len(rows) < _LEAST or not any(key in one.row for one in rows for key in STEPS):
+        return []
+    lost = [one for one in rows if not one.process]
+    if lost and (len(named) > 1 or _goes_back(rows)):
+        raise UnclearError(
+            f"{path}: every row must say whose it is where several jobs write one log, but line "
+            f"{lost[0].line} names no process and no run; write each job a log of its own, or a "
+            "key run into its rows."
+        )
+    errors = Errors(str(path))
+    first = Collector(run_name(path), errors, settings)
+    said: dict[str, object] = {}
+    for _, text in _lines(path):
+        said |= settings_in(text)
+    if notebook := outputs_of(path):
+        said = {**said_in(notebook.code), **said}
+    first.configure(said)
+    first.configure_beside(path)
+    runs = RunsOfRows(first, path)
+    names: dict[str, str] = {}
+    for line, process, row in rows:
+        own = next((v for key in RUN_KEYS if isinstance(v := row.get(key), str)), None)
+        name = names.get(process, f"{run_name(path)} {process}") if own is None else own
+        if process and len(named) > 1:
+            names[process] = name
+            row = {"run": name, **{k: v for k, v in row.items() if k not in RUN_KEYS}}
+        take_row(row, line, runs, {}, path)
+    source = "text"
+    provenance = provenance_of(path, source)
+    return [one.finish(path, source, provenance) for one in runs.finish()]
+
+
+def _goes_back(rows: list[_Row]) -> bool:
+    """Whether rows of one kind go back to a step that they had: of two jobs, as it seems."""
+    seen = set[str]()
+    for one in rows:
+        key = next((key for key in STEPS if key in one.row), None)
+        if key is not None:
+            kind = repr((one.row[key], one.row.get("event"), *one.row))
+            if kind in seen:
+                return True
+            seen.add(kind)
+    return False
+
+
+class Notebook(NamedTuple):
+    """What a notebook holds: its code, and the text that it printed."""
+
+    code: str
+    printed: str
+
+
+def outputs_of(path: Path) -> Notebook | None:
+    """The code and the printed text of a notebook; None for any other file."""
+    if path.suffix != ".ipynb" or path.stat().st_size > _MOST_BYTES:
+        return None
+    found = parse_json(path.read_bytes())[0]
+    cells = found.get("cells") if isinstance(found, dict) else None
+    code = [cell for cell in cells or () if isinstance(cell, dict)
+            and cell.get("cell_type") == "code"]  # fmt: skip
+    printed = [one.get("text") for cell in code for one in cell.get("outputs") or ()
+               if isinstance(one, dict)]  # fmt: skip
+    return Notebook(*("\n".join("".join(text) for text in texts if text)
+                      for texts in ([cell.get("source") for cell in code], printed)))  # fmt: skip
+
+
+def _lines(path: Path) -> Iterator[tuple[int, str]]:
+    if notebook := outputs_of(path):
+        yield from enumerate(notebook.printed.splitlines(), 1)
+        return
+    with open_log(path) as handle:
+        for number, data in iter_lines(handle, str(path)):
+            if data is not None:
+                yield number, data.decode("utf-8", "replace")
+
+
+def _rows(path: Path) -> list[_Row]:
+    """Rows in their order; one without a step takes it of the lines around, where these agree."""
+    rows, first, at = list[_Row](), 0, ""
+    for number, text in _lines(path):
+        match = _LINE.fullmatch(text) if text.rstrip().endswith("}") else None
+        if match is None and (said := _STEP.search(text)):
+            rows[first:] = [one if said[1] != at or any(key in one.row for key in STEPS)
+                            else one._replace(row={"step": int(at), **one.row})
+                            for one in rows[first:]]  # fmt: skip
+            first, at = len(rows), said[1]
+        if match is None:
+            continue
+        value, _ = parse_json(match["row"])
+        if value is None and "{'" in text:
+            value = parse_python(match["row"])
+        if not isinstance(value, dict) or not value:
+            continue
+        if (of := _STEP.search(match["before"])) and not any(key in value for key in STEPS):
+            value = {"step": int(of[1]), **value}
+        process = _PROCESS.search(match["before"])
+        own = next((v for key in RUN_KEYS if isinstance(v := value.get(key), str)), "")
+        told = own if process is None else next(filter(None, process.groups()), "")
+        word = _WORD.search(match["before"]) or next(
+            (one for one in _SAID.finditer(match["before"]) if one["word"].lower() in SPLITS), None
+        )
+        event = {} if word is None or "event" in value else {"event": word["word"]}
+        rows.append(_Row(number, told, {**value, **event}))
+    return rows
+
+
+def _told(path: Path, settings: Settings) -> list[_Row]:
+    """Rows that lines say in words; none where fewer than three seem to be of held-out problems."""
+    rows, held_out = list[_Row](), 0
+    for number, text in _lines(path):
+        match = _TOLD.match(text)
+        found = _NUMBER.findall(f"{match['before']} | {match['rest']}") if match else []
+        if match is None or not found:
+            continue
+        words = _SAID.findall(match["before"])
+        word = next((one for one in words if one.lower() in SPLITS), "")
+        rows.append(_Row(number, "", {
+            "step": int(match["step"]), **({"event": word} if word else {}), **{
+                key: f"{float(text[:-1]) / 100:.10g}" if text[-1] == "%" else text
+                for key, text in found
+            },
+        }))  # fmt: skip
+        held_out += SPLITS.get(word.lower()) == "validation" or any(
+            key in settings.columns or SPLIT_IN_KEY.search(key) for key, _ in found
+        )
+    return rows if held_out >= _LEAST else []
+
+
+def read_written(path: Path, settings: Settings) -> list[ImportedRun]:
+    """The runs of notes or of a notebook; none where notes hold no table of a course.
+
+    Raises:
+        InputError: a notebook that prints no scores.
+    """
+    if path.suffix == ".md":
+        return read_notes(path, settings)
+    if path.suffix == LATEX:
+        if is_workbook(path):
+            raise is_a_table(path, "")
+        return []
+    if found := read_prefixed(path, settings):
+        return found
+    raise InputError(
+        f"a notebook must print a step and a score in a line, but {str(path)!r} does not; give "
+        f"what its trainer wrote (trainer_state.json), or {OF_ONES_OWN}."
+    )
+
+
+class _Table(NamedTuple):
+    line: int  # of its header
+    heading: str
+    names: list[str]
+    rows: list[list[str]]
+
+    def at(self, words: tuple[str, ...]) -> int | None:
+        """The column that has one of these names."""
+        plain = [name.lower() for name in self.names]
+        return next((plain.index(word) for word in words if word in plain), None)
+
+
+def read_notes(path: Path, settings: Settings) -> list[ImportedRun]:
+    """The runs of a Markdown file; none where it has no course of any."""
+    if path.stat().st_size > _LONGEST:
+        return []
+    text = path.read_text("utf-8", "replace")
+    tables, errors = list(_tables(text)), Errors(str(path))
+    about, courses = dict[str, dict[str, object]](), list[tuple[_Table, int]]()
+    for table in tables:
+        named, step = table.at(NAMING), table.at(_UPDATES)
+        names = [] if named is None else [row[named] for row in table.rows]
+        if step is not None and (named is None or len({*names}) < len(names)):
+            courses.append((table, step))
+            continue
+        for row in table.rows if named is not None else ():
+            said = {explained(key): cell for key, cell in zip(table.names, row, strict=True)}
+            said = {"steps" if k.lower() in _UPDATES else k: v for k, v in said.items() if v}
+            found = configuration(said)
+            ours = {name: getattr(found, name) for name in _OURS}
+            about.setdefault(row[named or 0], {}).update(said | {
+                name: value for name, value in ours.items() if value is not None
+            })
+    seeds = {*SEED.findall("\n".join(line for line in text.splitlines() if "|" not in line))}
+    runs = dict[str, Collector]()
+    for table, step in courses:
+        named, wide = table.at(NAMING), Settings(pattern=pattern_in_columns(table.names))
+        is_wide = all(wide.for_run(k).named for i, k in enumerate(table.names) if i != step)
+        for nth, row in enumerate(table.rows, table.line + 2):
+            values = {key: cell for i, (key, cell) in enumerate(zip(table.names, row, strict=True))
+                      if cell and i not in (step, named)}  # fmt: skip
+            own = (table.heading or run_name(path)) if named is None else row[named]
+            of = {own: values}
+            if named is None and is_wide:  # a run in each column
+                of = {key: {_CELL: cell} for key, cell in values.items()}
+            for name, said in of.items():
+                if name not in runs:
+                    one = runs[name] = Collector(name, errors, settings.for_run(name))
+                    one.configure(about.get(name, {}))
+                    if len(seeds) == 1 and not any("seed" in key.lower() for key in one.configured):
+                        one.configure({"seed": min(seeds)})
+                        one.counters.infer(f"seed: {min(seeds)}, as the text of the notes says")
+                runs[name].row(row[step], said, nth)
+    provenance = provenance_of(path, "markdown")
+    return [one.finish(path, "markdown", provenance) for one in runs.values()]
+
+
+def _tables(text: str) -> Iterator[_Table]:
+    lines, heading, at = text.splitlines(), "", 0
+    while at < len(lines):
+        if match := _HEADING.fullmatch(lines[at]):
+            heading = match[1].strip("`*_ ")
+        elif "|" in lines[at] and at + 1 < len(lines) and _RULER.fullmatch(lines[at + 1].strip()):
+            first, names, rows = at + 1, _cells(lines[at]), list[list[str]]()
+            at += 2
+            while at < len(lines) and "|" in lines[at]:
+                if len(cells := _cells(lines[at])) == len(names):
+                    rows.append(cells)
+                at += 1
+            yield _Table(first, heading, names, rows)
+            continue
+        at += 1
+
+
+def _cells(line: str) -> list[str]:
+    return [cell.strip().strip("`*") for cell in line.strip().strip("|").split("|")]

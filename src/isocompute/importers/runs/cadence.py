@@ -1,0 +1,254 @@
+"""Steps that count evaluations: where these stand, held against how often one is made."""
+
+from __future__ import annotations
+
+import re
+from array import array
+from collections.abc import Collection, Mapping
+from typing import NamedTuple
+
+import numpy as np
+
+from isocompute.importers.runs.points import Points
+from isocompute.importers.values.imported import UnclearError
+from isocompute.importers.values.reading import whole
+from isocompute.importers.words.settings import Settings
+from isocompute.importers.words.vocabulary import STEP_KEYS
+
+# By the last part of a key, or the last two: eval_every, trainer.test_freq, eval.interval
+_EVERY = re.compile(
+    r"(?:^|[._/])(?:eval|evaluate|evaluation|val|validate|validation|test)[._/]?"
+    r"(?:every|interval|freq|frequency|period|steps)(?:_n)?(?:_(?:steps|updates|iters|batches))?$",
+    re.I,
+)
+# An agent's `env.max_steps` are turns, and `num_steps` may be those of an episode.
+_PLANNED = re.compile(
+    r"(?:(?:train|trainer|training|algo|algorithm|rl|grpo|ppo)[._/])?"
+    r"(?:(?:max|total)_(?:train_|training_)?(?:steps|updates|iters)"
+    r"|(?:n|num)_(?:train_|training_)(?:steps|updates|iters)"
+    r"|(?:n|num)_updates|total_iterations|training_steps|updates|rl_(?:steps|updates|iters))",
+    re.I,
+)
+_ACCUMULATED = re.compile(
+    r"(?:^|[._/])(?:grad(?:ient)?s?_?)?accum(?:ulat(?:e|ion))?(?:_?(?:steps|iters|(?:grad_)?batches))?$",
+    re.I,
+)
+_BATCHES = re.compile(r"(?:.*[._/])?(?:(?:num|n|total|max)_)?(?:train(?:ing)?_)?batches", re.I)
+# Whether the first evaluation is before training: verl, TRL, SkyRL, anybody
+_BEFORE = re.compile(
+    r"(?:^|[._/])(?:(?:eval|val|test|validate)[._/]?(?:before|on_start|at_start|base_model)"
+    r"|before_train)(?:_?train(?:ing)?)?$", re.I,
+)
+_LEAST = 3  # evaluations one by one: two may stand side by side, at six a short run is read over
+# Of a plan, in evaluations of one update each: a fifth. At two, runs under way are asked about; at
+# ten, a sweep with few evaluations is read over.
+_FEW = 5
+# Evaluations one by one that no plan confirms: beyond so many they are a number of every update. At
+# half long sweeps are read over, at twice short runs of such numbers are asked about.
+_MOST = 100
+# Batches of which steps are multiples by no chance: at half, evaluations every 64 updates are
+# asked about; at twice, responses in batches of 128 are read over.
+_BATCH = 100
+
+
+class Cadence(NamedTuple):
+    """What a configuration says of the course of a run; None where it does not.
+
+    `every`: updates from one evaluation to the next, and its key. `planned`: updates in all.
+    `before`: whether it evaluates before training.
+    """
+
+    every: int | None = None
+    key: str = ""
+    planned: int | None = None
+    before: bool | None = None
+
+
+def cadence_of(config: Mapping[str, object]) -> Cadence:
+    """How often a run is evaluated and how many updates it has, in the words of any loop.
+
+    >>> cadence_of({"eval.every": 25, "num_updates": 200})
+    Cadence(every=25, key='eval.every', planned=200, before=None)
+    """
+    said = [(key, v) for key, value in config.items() if (v := whole(value)) and v > 0]
+    key, every = next(((k, v) for k, v in said if _EVERY.search(k)), ("", None))
+    planned = next((v for k, v in said if _PLANNED.fullmatch(k)), None)
+    before = next((str(v).lower() for k, v in config.items() if _BEFORE.search(k)), "")
+    return Cadence(every, key, planned, {"true": True, "false": False}.get(before))
+
+
+def micro_batches(
+    points: Collection[Points], config: Mapping[str, object], cadence: Cadence
+) -> tuple[int, str]:
+    """How many steps of a loop of one's own make an update, and a line; (1, "") where one does.
+
+    The configuration says over how many gradients are accumulated, and the log ends at that many
+    times the plan, or evaluates at that many times the distance that is said.
+
+    Args:
+        points: of the run.
+        config: flat.
+        cadence: what it says.
+    """
+    own = [p.steps_K for p in points if p.column.split != "train" and p.step]
+    each = [(k, v) for k, value in config.items() if _ACCUMULATED.search(k)
+            and (v := whole(value)) and v > 1]  # fmt: skip
+    if len(each) != 1 or not own or "num_generations" in config or any(
+        p.column.trainer not in ("", "trl") for p in points if p.step  # `reward` may be anybody's
+    ):
+        return 1, ""
+    ((key, count),) = each
+    step_K = np.unique(np.concatenate(own), return_index=True)[0]
+    last = max(int(p.steps_K.max()) for p in points if p.step)
+    plans = {cadence.planned, *(whole(v) for k, v in config.items() if _BATCHES.fullmatch(k))}
+    planned = last in {count * plan for plan in plans if plan}
+    gaps = np.diff(step_K)
+    spaced = gaps.size >= _LEAST and cadence.every and (gaps == count * cadence.every).all()
+    if not (planned or spaced) or (step_K % count).any():
+        return 1, ""
+    what = "the plan" if planned else cadence.key
+    return count, f"step: {count} of the log's are an update, by {key} and {what}"
+
+
+def as_planned(points: Collection[Points], config: Mapping[str, object], cadence: Cadence) -> str:
+    """Set evaluations that stand at calls of log where the plan has them, in place; a line.
+
+    transformers evaluates every `eval_steps` and, with `eval_on_start`, before training: where a
+    log has as many evaluations as the whole plan, at even distances (the first step may have a
+    call of its own), each has its place.
+    """
+    every, planned = cadence.every, cadence.planned
+    if not every or not planned or cadence.before is None or planned % every or any(
+        p.column.split == "train" or p.column.trainer != "trl" for p in points if p.step
+    ) or str(config.get("eval_strategy", "steps")) != "steps":
+        return ""
+    place = np.arange(0 if cadence.before else every, planned + 1, every)
+    for step_K in (p.steps_K for p in points if p.step):
+        if step_K.size != place.size or step_K.size <= _LEAST or (step_K[0] == 0) != (
+            cadence.before
+        ) or (np.diff(step_K, 2)[1:] != 0).any() or step_K[-1] in (step_K[0], place[-1]):
+            return ""
+    for one in (p for p in points if p.step):
+        one.step = array("q", place.tolist())
+    return (f"step: the log counts calls; its {place.size} evaluations are those of the whole plan,"
+            f" one in {every} of {planned} steps ({cadence.key})")
+
+
+def as_evaluations(
+    points: Collection[Points], cadence: Cadence, trained: int, what: str
+) -> tuple[int, int] | None:
+    """How many updates a step is, where steps count evaluations, and at which the step 0 stands.
+
+    None where they do not.
+
+    Args:
+        points: of the run.
+        cadence: what its configuration says.
+        trained: the last step with a row of training.
+        what: the log and the run, for the message.
+
+    Raises:
+        UnclearError: evaluations stand one by one, against the configuration, and no number of
+            updates confirms either.
+    """
+    every, own = cadence.every, [p for p in points if p.column.split != "train" and p.step]
+    if not own or any(p.column.trainer for p in own):
+        return None
+    step_K = np.unique(np.concatenate([p.steps_K for p in own]), return_index=True)[0]
+    last = int(step_K[-1])
+    if step_K[0] > 1 or step_K.size < _LEAST or last - int(step_K[0]) != step_K.size - 1:
+        return None
+    end = trained if trained > last else cadence.planned
+    if every is None and end is not None and end % last == 0 and end // last >= _FEW:
+        raise UnclearError(
+            f"{what}: steps must be updates, but {step_K.size} evaluations stand one by one to "
+            f"step {last} of {end}; if each stands for {end // last} updates, multiply their steps "
+            "out, else add --set step=step.",
+            trial=("--set", "step=step"),
+        )
+    if every is None or every < 2 or (end is not None and end < last * every):
+        return None
+    if end is not None and end - last * every < every:
+        return every, 0
+    if end is not None and end - last * every < 2 * every and step_K[0] == 0:
+        if cadence.before is not None:
+            return every, 0 if cadence.before else every
+        raise UnclearError(
+            f"{what}: the first evaluation must be known, but steps count {step_K.size} of them, "
+            f"one in {every} updates ({cadence.key}) of {end}: they may stand at 0 to "
+            f"{last * every} or at {every} to {(last + 1) * every}; write a table of them with a "
+            "column `steps` of your updates.",
+            trial=("--set", "step=step"),
+        )
+    if last > _MOST:
+        return None
+    raise UnclearError(
+        f"{what}: steps must be updates, but {step_K.size} evaluations stand one by one to step "
+        f"{last}, and {cadence.key} says one in {every} updates; if steps count evaluations, add "
+        f"the updates in all (--set steps={last * every}), else --set step=step.",
+        options=("--set", f"steps={last * every}"), condition="the log's steps count evaluations",
+    )
+
+
+def counts_responses(
+    points: Collection[Points], batch: int | None, planned: int | None, settings: Settings,
+    what: str, axis: str = "", *, told: bool = False,
+) -> str:
+    """The key of steps that count responses, B_p * n in an update; "" where they do not.
+
+    It is said (`--set step=KEY --map KEY=rollouts`), or they end where the plan's responses do.
+
+    Args:
+        points: of the run.
+        batch: B_p * n; None where it is not known.
+        planned: updates.
+        settings: of the user.
+        what: the log and the run, for the message.
+        axis: of a chart, where it counts rollouts by its name.
+        told: the trainer's own counter says that it does.
+
+    Raises:
+        UnclearError: steps are no whole batches under such a name; or evaluations are whole
+            batches and nothing decides; with what settles it.
+    """
+    own = [p for p in points if p.column.split != "train" and p.step]
+    if batch is None or batch < 2 or not own:
+        return ""
+    key = axis or settings.step or own[0].axis or "step"
+    column = settings.columns.get(key)
+    if column is not None and column.metric.label == "rollouts" and key == settings.step:
+        return key
+    step_K = np.unique(np.concatenate([p.steps_K for p in own]), return_index=True)[0]
+    after = step_K[step_K > 0]
+    if axis and (odd := after[after % batch > 0]).size:
+        raise UnclearError(
+            f"{what}: {axis} on the x axis must be a multiple of B_p * n = {batch}, but is "
+            f"{int(odd[0])}; correct B_p or n, or put {STEP_KEYS[0]} on the axis of the chart."
+        )
+    if axis or not after.size or (after % batch).any():
+        return axis
+    last = max(int(p.steps_K.max()) for p in points if p.step)
+    trainers = {p.column.trainer for p in own} - {""}
+    if told:
+        return "step"
+    if last == batch * (planned or 0) or (key == "global_step" and trainers == {"open-instruct"}):
+        return key
+    beyond = planned is not None and last > planned
+    if settings.step is None and batch >= _BATCH and after.size >= _LEAST and (
+        beyond or not trainers
+    ):
+        raise UnclearError(
+            f"{what}: steps must be updates, but all of them, to {int(after[-1])}, are multiples "
+            f"of B_p * n = {batch}, as a count of responses is; if they are, add --set step={key} "
+            f"--map {key}=rollouts, else --set step={key}.",
+            options=("--set", f"step={key}", "--map", f"{key}=rollouts"),
+            condition=f"`{key}` counts responses",
+        )
+    return ""
+
+
+def spread(points: Collection[Points], every: int, first: int) -> None:
+    """Set evaluations at their updates; changes the points in place. `first`: of step 0."""
+    for one in points:
+        if one.column.split != "train":
+            one.step = array("q", (one.steps_K * every + first).tolist())

@@ -1,0 +1,251 @@
+"""What the other numbers of a log say of its batches: held against B_p * n.
+
+Source: verl 0.9.1, trainer/ppo/metric_utils.py (tokens of a step); verl 0.7, recipe/dapo, and
+NeMo-RL (2026-08), algorithms/grpo.py (batches drawn under dynamic sampling).
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+
+from isocompute.importers.runs.collected import Collected
+from isocompute.importers.values.imported import UnclearError
+from isocompute.importers.words.called import mapping
+from isocompute.importers.words.fresh import Found
+from isocompute.importers.words.meanings import PROBLEMS_SAMPLED
+from isocompute.importers.words.vocabulary import TOTAL_TOKENS_KEY
+
+_FAR = 1.25  # B_p * n and what the tokens of a step say may differ by padding, not by this factor
+_OWN_FAR = 2 / _FAR  # a log's own B_p or n may be another of its words, by a factor of 2 at least
+_FEW = 3  # counts that may be what they seem by chance; at twice short runs are not looked at
+# What is said of dynamic sampling.
+UNCOUNTED = (
+    "batches were refilled after filtering, and not every update says how often: more rollouts "
+    "were drawn than B_p * n * step counts"
+)
+_OF_B_P = ", as B_p problems (no gen_batch_size there)"
+KEPT = "rollouts: those that updates trained on, as told; dynamic sampling drew more"
+REFILLED = "{} refills batches: more rollouts were drawn than B_p * n * step counts"
+# Where trainers say so beside verl: OpenRLHF, SkyRL, NeMo-RL, EasyR1, slime, ms-swift,
+# open-instruct (configurations of 2026-08; the last two by their documentation alone).
+_REFILLING = {
+    "dynamic_filtering": "true", "algo.dynamic_filtering_enable": "true",
+    "trainer.algorithm.dynamic_sampling.type": "filter",
+    "grpo.use_dynamic_sampling": "true", "algorithm.online_filtering": "true",
+    "algorithm.filter_groups.enable": "true",
+    "dynamic_sampling_filter_path": "", "dynamic_sample": "true", "active_sampling": "true",
+}  # fmt: skip
+# what forks call it, a switch in whatever section
+_REFILLS = re.compile(
+    r"(?:^|[._])(?:online|group|dynamic|oversample)_?(?:filter(?:ing)?|sampl(?:e|ing))"
+    r"(?:[._]enabled?)?$"
+)
+# and a count of what an update drew, of which only who wrote it knows what it counts
+_DREW = re.compile(
+    r"^(?!.*(?:eval|val|test)).*(?<![a-z])(?:(?:num|n|total)_(?:samples|prompts|problems|groups)|"
+    r"(?:samples|prompts|problems|groups)_(?:drawn|sampled|generated))$"
+)
+B_P_OFF = (
+    "B_p * n must agree with the tokens of a step, but {}; correct --set problems_per_batch or "
+    "rollouts_per_problem, or the pattern."
+)
+
+
+COUNTED_OFF = (
+    "B_p * n must be the rollouts of a step, but is {} where the log counts {} in most steps; "
+    "correct --set problems_per_batch or rollouts_per_problem, or the pattern."
+)
+PROBLEMS = (
+    "rollouts must count responses, but the log's count is {}; drop its --map, or write a table of "
+    "problems_per_batch, rollouts_per_problem, rollouts, score if each batch serves n updates."
+)
+NOT_SAMPLED = (
+    "problems_sampled must be what each update drew, at least B_p = {}, but goes to {:g}; "
+    "drop its --map."
+)
+BATCHED = (
+    "n must count responses to one problem, but {}; correct what says n."
+)
+ROLLOUTS_OFF = (
+    "rollouts must be B_p * n * step, but {key!r} counts {}; add --map {key}=rollouts if that is "
+    "right, or name the key that counts updates with --set step=KEY."
+)
+
+
+def refills(config: Mapping[str, object]) -> str | None:
+    """The setting by which a trainer draws groups again until a batch is full; None without.
+
+    >>> refills({"dynamic_filtering": True, "rollout.n": 8})
+    'dynamic_filtering'
+    """
+    for key, wanted in _REFILLING.items():
+        said = str(config.get(key) or "").lower()
+        if said and said not in ("false", "none", "null") and wanted in ("", said):
+            return key
+    return next((key for key, said in config.items()
+                 if _REFILLS.search(key) and str(said).lower() == "true"), None)  # fmt: skip
+
+
+def refilled(by: str, unread: Sequence[str]) -> str:
+    """What is said of batches that were refilled, and how often was not read.
+
+    >>> refilled("online_filtering", ["loss", "rollout/total_num_samples"]).partition("; ")[2]
+    'if rollout/total_num_samples counts the problems that an update drew, add \
+--map rollout/total_num_samples=problems_sampled'
+    """
+    key = next(filter(_DREW.search, unread), None)
+    if key is None:
+        return REFILLED.format(by)
+    cure = mapping(key, "problems_sampled")
+    return f"{REFILLED.format(by)}; if {key} counts the problems that an update drew, add {cure}"
+
+
+def of_a_step(counted: Mapping[int, float]) -> int | None:
+    """Rollouts of one step, by a count of them: what most steps have; None where that differs.
+
+    A row for every tenth step may count those of all ten.
+
+    >>> of_a_step({1: 32, 2: 32, 3: 20, 4: 32}), of_a_step({1: 32, 2: 64, 3: 96})
+    (32, None)
+    """
+    steps = sorted(counted)
+    if steps and steps[-1] - steps[0] >= 2 * len(steps):
+        return None
+    most, times = (Counter(counted.values()).most_common(1) or [(0.0, 0)])[0]
+    return int(most) if times >= _FEW and 2 * times > len(counted) and most == int(most) else None
+
+
+def sampled_anew(sampled: Mapping[int, float], problems_per_batch: int) -> bool:
+    """Whether a count of problems is what each update drew, and more than what it trained on.
+
+    >>> sampled_anew({1: 80, 2: 96, 3: 80}, 64), sampled_anew({1: 64, 2: 128, 3: 192}, 64)
+    (True, False)
+    """
+    counts = [sampled[step] for step in sorted(sampled) if step > 0]
+    summed = len(counts) > 1 and all(b - a >= problems_per_batch for a, b in pairwise(counts))
+    return min(counts, default=0.0) >= problems_per_batch < max(counts, default=0.0) and not summed
+
+
+def counted(drawn_problems: int | None) -> str:
+    """What is said where every drawn batch is counted, of a size that may not be known."""
+    line = "rollouts: every batch that an update drew under dynamic sampling is counted"
+    return f"{line}{'' if drawn_problems else _OF_B_P}; --set drawn=kept counts what it trained on"
+
+
+def rollouts_disagree(b_p: int | None, n: int | None, drawn: Mapping[int, float]) -> str | None:
+    """Why B_p * n * step cannot be right by a count of rollouts in the log; None where it can.
+
+    Args:
+        b_p, n: None where they are not known.
+        drawn: the count, by step. One that does not grow, or not with the steps, counts otherwise;
+            samples may be problems.
+    """
+    steps = [step for step in sorted(drawn) if step > 0 and drawn[step] > 0]
+    if b_p is None or n is None or len(steps) < _FEW:
+        return None
+    if all(drawn[step] == b_p * step for step in steps):
+        return None
+    batch = b_p * n
+    late = steps[len(steps) // 2 :]  # a count may stand one update before or after the step
+    shares = [drawn[step] / (batch * step) for step in late]
+    low, high = min(shares), max(shares)
+    grows = all(drawn[b] > drawn[a] for a, b in pairwise(steps))
+    if not grows or high > low * _FAR or 1 / _FAR < high < _FAR:
+        return None
+    last = steps[-1]
+    return f"{drawn[last]:,.0f} at step {last}, where B_p * n * step is {batch * last:,}"
+
+
+def counts_otherwise(
+    b_p: int | None, n: int | None, counted: Mapping[int, float]
+) -> tuple[str, str]:
+    """What tells that n is one of a whole batch, and that a count of rollouts is one of problems.
+
+    The count is n * step, or B_p * step, at every step; "" where it is not.
+
+    >>> counts_otherwise(32, 256, {10: 2560.0, 20: 5120.0, 30: 7680.0})[0][-27:]
+    '(256 / 32 = 8 may be meant)'
+    >>> counts_otherwise(64, 8, {50: 3200.0, 100: 6400.0, 200: 12800.0})[1]
+    '12,800 at step 200, which is B_p * step and not B_p * n * step'
+    """
+    steps = [step for step in sorted(counted) if step > 0]
+    if b_p is None or n is None or len(steps) < _FEW:
+        return "", ""
+    of_batch, of_problems = (all(counted[step] == by * step for step in steps) for by in (n, b_p))
+    told = f"{counted[steps[-1]]:,.0f} at step {steps[-1]}, which is"
+    return (
+        f"n is {n} and the count of rollouts {told} n * step and not B_p * n * step ({n} / {b_p} = "
+        f"{n / b_p:g} may be meant)" if of_batch and b_p > 1 and b_p != n else "",
+        f"{told} B_p * step and not B_p * n * step" if of_problems and n > 1 else "",
+    )
+
+
+def tokens_disagree(
+    batch: int | None, total: Mapping[int, float], prompt: Mapping[int, float],
+    length: Mapping[int, float], *, given: bool = True,
+) -> str | None:
+    """Why B_p * n cannot be right by the tokens of the steps; None where it can.
+
+    Args:
+        batch: B_p * n; None where it is not known.
+        total: tokens of a step, by step.
+        prompt, length: mean tokens of a prompt and of a response, by step.
+        given: B_p or n is the user's; a log's own are off by whole factors.
+    """
+    far = _FAR if given else _OWN_FAR
+    steps = total.keys() & prompt.keys() & length.keys()
+    if batch is None or not steps:
+        return None
+    counts = sorted(total[s] / max(prompt[s] + length[s], 1e-9) for s in steps)
+    low, logged, high = (counts[round(q * (len(counts) - 1))] for q in (0.1, 0.5, 0.9))
+    if batch / far < logged < batch * far or high > low * _FAR**2:
+        return None  # it agrees, or is no count of anything that stays the same
+    return (
+        f"B_p * n is {batch}, but {TOTAL_TOKENS_KEY} over the mean lengths says "
+        f"{logged:.0f} rollouts per step"
+    )
+
+
+def batches_drawn(
+    drawn: Mapping[int, float], drawn_problems: int | None, problems_per_batch: int | None
+) -> dict[int, float] | None:
+    """Batches of B_p * n that every update drew, by step; None where one between is not logged.
+
+    Args:
+        drawn: generated batches, by step.
+        drawn_problems: problems of a generated batch; None: B_p.
+        problems_per_batch: B_p.
+    """
+    steps = sorted(drawn.keys() - {0})
+    if steps != list(range(steps[0], steps[0] + len(steps))):
+        return None
+    size = drawn_problems / problems_per_batch if drawn_problems and problems_per_batch else 1.0
+    return {step: count * size for step, count in drawn.items() if step}
+
+
+def batches_of(c: Collected, found: Found, b_p: int | None) -> dict[int, float]:
+    """Batches that each update drew, in batches of B_p * n; empty where that is one each."""
+    drawn, problems = c.side["batches"], found.drawn_problems
+    if not drawn and b_p and sampled_anew(c.side["sampled"], b_p):
+        drawn, problems = c.side["sampled"], 1
+    elif b_p and (sampled := {*c.side["sampled"].values()} - {b_p}) and any(
+        column.metric.label == PROBLEMS_SAMPLED for column in c.settings.columns.values()
+    ):
+        raise UnclearError(f"run {c.name}: {NOT_SAMPLED.format(b_p, max(sampled))}")
+    if not any(count > 1 for count in drawn.values()):
+        return {}
+    if c.settings.drawn == "kept":
+        c.counters.infer(KEPT)
+        return {}
+    batches = batches_drawn(drawn, problems, b_p)
+    if batches is None:
+        c.note(UNCOUNTED)
+        return {}
+    if 1 not in batches:  # of a log that goes on with another
+        c.note(UNCOUNTED)
+        return batches
+    c.counters.infer(counted(problems))
+    return batches

@@ -1,0 +1,268 @@
+"""What a run that was read leaves in doubt: nothing is kept or fitted before it is settled.
+
+Shape legend: K points of one series.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from isocompute.importers.runs import checks
+from isocompute.importers.runs.collected import Collected
+from isocompute.importers.runs.placing import LATE
+from isocompute.importers.runs.sequels import span_of
+from isocompute.importers.runs.steps import BEFORE
+from isocompute.importers.values.imported import TAKEN_ONCE, ImportedRun, IntArray, UnclearError
+from isocompute.importers.values.reading import whole
+from isocompute.importers.words.called import is_alike, is_batch, mapping, several_problems
+from isocompute.importers.words.configuration import of_another
+from isocompute.importers.words.fresh import Found, batch_of_process
+from isocompute.importers.words.scored import is_rate, mapped, scores_unread
+from isocompute.importers.words.settings import Settings
+
+_PROCESSES = "processes: "  # begins what a run infers of its B_p
+
+
+def refuse_doubts(runs: Sequence[ImportedRun], *, training: bool) -> None:
+    """Stop where a score or the updates of a run may be others', with all that is asked.
+
+    Args:
+        runs: with the parts of each joined.
+        training: scores of training are meant.
+
+    Raises:
+        UnclearError: a score of training would stand for the held-out one, or a log begins far
+            beyond step 0 and nothing says whose the updates before are.
+    """
+    if not training:
+        for run in runs:
+            _refuse_training_alone(run)
+        refuse_renamed(runs)
+    for run in runs:
+        _refuse_late(run)
+    if parts := _of_one_cluster(runs):
+        raise UnclearError(parts)
+
+
+def told_processes(
+    config: Mapping[str, object], settings: Settings, found: Found
+) -> str | None:
+    """How many processes the B_p of a setting means, where the log has the batch of each alone.
+
+    None where a name says that B_p: one setting is of all runs, and their n may differ.
+    """
+    b_p, n = settings.problems_per_batch, found.rollouts_per_problem or 1
+    each = batch_of_process(config)
+    if b_p is None or "problems_per_batch" in settings.named or not each:
+        return None
+    return f"{_PROCESSES}{b_p * n / each:g}, by problems_per_batch={b_p}"
+
+
+def _of_one_cluster(runs: Sequence[ImportedRun]) -> str:
+    """A B_p that was set for all runs, and would be of other processes in each."""
+    said: dict[str, tuple[str, int | None]] = {}
+    for run in runs:
+        for line in run.provenance.inferred:
+            if line.startswith(_PROCESSES):
+                said.setdefault(line, (run.name, run.problems_per_batch))
+    if len(said) < 2:
+        return ""
+    (a, (one, b_p)), (b, (other, _)) = list(said.items())[:2]
+    first, second = (line.removeprefix(_PROCESSES).partition(",")[0] for line in (a, b))
+    return (
+        f"problems_per_batch={b_p} must fit all runs, but it means {first} processes of {one!r} "
+        f"and {second} of {other!r}; add --set processes=P in its "
+        "place, or import the runs of each B_p apart, each with its own --set."
+    )
+
+
+def _refuse_training_alone(run: ImportedRun) -> None:
+    if not run.series or any(s.split == "validation" for s in run.series):
+        return
+    if not (keys := scores_unread(run)):
+        return
+    verb = "was" if len(keys) == 1 else "were"
+    raise UnclearError(
+        f"a curve must be of held-out problems, but {run.name!r} ({run.provenance.path}) has "
+        f"scores of training alone, and {', '.join(keys)} {verb} not read; add {mapped(keys[0])}, "
+        "or --set split=train to keep the training score.",
+        options=shlex.split(mapped(keys[0])), condition=f"`{keys[0]}` is of held-out problems",
+    )
+
+
+def refuse_renamed(runs: Sequence[ImportedRun], label: str | None = None) -> None:
+    """Refuse a success rate that some runs hold and the others seem to hold under another name.
+
+    Args:
+        runs: of one sweep.
+        label: the metric that is meant; None: any.
+
+    Raises:
+        UnclearError: with both keys, and the options that make them one score or two.
+    """
+    scored = [run for run in runs if any(s.split == "validation" for s in run.series)]
+    keys = dict.fromkeys(
+        s.key for run in scored for s in run.series
+        if s.split == "validation" and is_rate(s.key) and label in (None, s.metric.label)
+    )
+    for key in keys:
+        home = key.rpartition("/")[0]
+        rest = [run for run in scored if all(s.key != key for s in run.series)]
+        among = [run.provenance.candidates for run in scored if run not in rest]
+        named = [{other for other in run.provenance.candidates if is_rate(other)
+                  and other.rpartition("/")[0] == home} for run in rest]  # fmt: skip
+        there = set.intersection(*named).difference(*among) if home and named else set()
+        if len(there) != 1:
+            continue
+        (other,) = there
+        both = [*shlex.split(mapping(key, "own")), *shlex.split(mapping(other, "own"))]
+        raise UnclearError(
+            f"runs of one sweep must share a score, but {len(scored) - len(rest)} hold {key} and "
+            f"{len(rest)} hold {other} in its place, which was not read; if these are one score, "
+            f"add {shlex.join(both)} (fit and plan take it with --metric own), else "
+            f"{mapping(other, 'other')}.", options=both,
+            condition=f"`{key}` and `{other}` are one score",
+        )
+
+
+def _refuse_late(run: ImportedRun) -> None:
+    """Where its steps are even, and the first is far beyond one of them.
+
+    Parts of one run are joined once its B_p and n are known.
+    """
+    if run.problems_per_batch is None or run.rollouts_per_problem is None:
+        return
+    first, last, width = span_of(run) or (0, 0, 1.0)
+    even = [  # where budgets grow by a factor, so does the distance
+        np.mean(np.diff(s.step_K) == width) > 0.5 for s in run.series if s.step_K.size > 1
+    ]
+    rows = [int(s.step_K[0]) for s in run.series if s.step_K.size]
+    begins = run.provenance.begins
+    earliest = min([first, *rows, *([] if begins is None else [begins])])
+    if not any(even) or earliest <= LATE * width or any(
+        line.endswith(BEFORE) for line in run.provenance.inferred
+    ):
+        return
+    begins = own_start(earliest, [s.step_K for s in run.series if s.split == "train"])
+    raise late_error(f"{run.name!r} ({run.provenance.path})", earliest, last, begins)
+
+
+def own_start(first: int, training: Sequence[IntArray]) -> int:
+    """The step at which a log that begins late began, if those before are another run's.
+
+    >>> own_start(500, [np.array([501, 502])]), own_start(510, [np.array([510, 520, 530])])
+    (500, 500)
+    """
+    for step_K in training:
+        if step_K.size > 1 and step_K.min() == first:  # of the first update, or of the first ten
+            return first - int(np.median(np.diff(np.sort(step_K))))
+    return first
+
+
+def late_error(
+    what: str, first: int, last: int, begins: int, planned: int | None = None
+) -> UnclearError:
+    """Both readings of a log that begins late, and the option for each.
+
+    Args:
+        what: the run and its log.
+        first, last: steps.
+        begins: see `own_start`.
+        planned: updates; None where that is not known.
+    """
+    plan = "" if planned is None else f", {planned} are planned"
+    return UnclearError(
+        f"the updates of a run must be its own, but {what} begins at step {first}; add --set "
+        f"begins=0 if it did those before as well ({last} in all), or --set begins={begins} if it "
+        f"went on from another run's checkpoint ({last - begins} in all{plan}). An older part of "
+        "its log belongs beside it.",
+        options=("--set", "begins=BEGINS"), trial=("--set", "begins=0"),
+    )
+
+
+def refuse_several(run: str, perhaps: Mapping[str, Mapping[int, int]]) -> None:
+    """Rows that begin again with another n, under a key that nobody mapped: other runs."""
+    for key, values in perhaps.items():
+        if len(values) > 1 and len(set(values.values())) == 1:
+            first, other = list(values)[:2]
+            raise UnclearError(
+                f"a run must have one {key}, but the rows of {run!r} have {first} and "
+                f"{other} and hold the same steps again; give each run a log of its own, or "
+                "its rows a name in `run`."
+            )
+
+
+def refuse_problems(c: Collected, what: str) -> None:
+    """Refuse scores of several numbers of problems, unless the user says which are meant."""
+    for key, rows in c.problems.items():
+        given = c.settings.evaluation_problems
+        if rows and given and not any(is_alike(count, given) for count in rows):
+            raise UnclearError(f"{what}: evaluation_problems must be what {key} says beside the "
+                               f"scores, {max(rows)}, but is {given}; correct or drop it.")
+        if (told := several_problems(rows, key)) and given:
+            left = sum(times for count, times in rows.items() if not is_alike(count, given))
+            c.counters.infer(f"score: {left} rows of other numbers of problems than {given} "
+                             f"({key}) are left out")  # fmt: skip
+        elif told:
+            told = f"{what}: {told}; choose with --set evaluation_problems={max(rows)}, or another."
+            raise UnclearError(told, options=("--set", "evaluation_problems=PROBLEMS"),
+                               trial=("--set", f"evaluation_problems={max(rows)}"))
+
+
+def iterations_of(c: Collected) -> int:
+    """Steps of the log that a batch serves; TRL counts the optimizer's, and may not say it."""
+    told = c.settings.num_iterations
+    if "num_generations" in c.config or c.found.ticks > 1:
+        own = whole(c.config.get("num_iterations")) or c.found.ticks
+        if told not in (None, own):
+            c.note(f"the log says num_iterations={own}, the setting {told}: the log's is used")
+        return c.found.ticks
+    by = {p.column.trainer for p in c.points if p.step}  # OpenRLHF's train/reward is as TRL's
+    if told is None and not of_another(c.config) and "trl" in by and "openrlhf" not in by:
+        c.counters.infer(
+            f"{TAKEN_ONCE}, since no arguments of TRL are there; where a batch of rollouts "
+            "serves several steps, add --set num_iterations=K with your own number"
+        )
+    return told or 1
+
+
+def merged(c: Collected, name: str, found: int | None) -> int | None:
+    """A number that a log or its configuration says, and a setting; the log's where they differ.
+
+    Raises:
+        UnclearError: a file beside the log, or its name, says otherwise.
+    """
+    given: int | None = getattr(c.settings, name)
+    if name in c.settings.assumed:
+        return given if found is None else found
+    if found is not None and given is not None and found != given:
+        if c.beside:
+            raise UnclearError(
+                f"run {c.name}: {name} must be one number, but {c.beside} beside the "
+                f"log says {found} and the setting or pattern {given}; drop the setting, or "
+                "move the file away."
+            )
+        if name in c.settings.named and name in ("problems_per_batch", "rollouts_per_problem"):
+            raise UnclearError(
+                f"run {c.name}: {name} must be one number, but the log says {found} and the "
+                f"name by the pattern {given}; drop that part of the pattern, and the log's "
+                "is used."
+            )
+        c.note(f"the log says {name}={found}, the setting {given}: the log's is used")
+    return given if found is None else found
+
+
+def counted_problems(c: Collected, n: int | None) -> int | None:
+    """B_p by the rollouts that a step counts, where a batch of the configuration agrees."""
+    each = checks.of_a_step(c.side["counted"])
+    if not each or not n or each % n:
+        return None
+    b_p = each // n
+    if any(whole(value) in (b_p, each) for key, value in c.config.items() if is_batch(key)):
+        c.counters.infer(f"problems_per_batch: {each} rollouts of a step / rollouts_per_problem")
+        return b_p
+    c.note(f"B_p is {b_p} by the {each} rollouts that the log counts in a step")
+    return None

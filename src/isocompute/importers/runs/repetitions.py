@@ -1,0 +1,238 @@
+"""Which runs are repetitions of one another, and which of them are meant.
+
+Runs of another model, response length or learning rate are no repetitions, whatever else they
+share; a selection by such a fact chooses among them.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from fnmatch import fnmatch
+from itertools import combinations, takewhile
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from isocompute.errors import InputError
+from isocompute.importers.values.imported import FROM_NAME, ImportedRun
+from isocompute.importers.words.configuration import FACTS, SCALED
+from isocompute.importers.words.names import written_in
+from isocompute.importers.words.paths import run_name
+
+# Standard deviations of noise between what the same model scores twice: at half seeds that learn
+# fast before their first evaluation are taken for sequels, at twice sequels of noisy runs are not.
+NOT_NOISE = 6.0
+_ENOUGH = 3  # scores that tell a run's noise
+SETTINGS = ("problems_per_batch", "rollouts_per_problem", "seed")
+# What names add to a run that was done once more: run2, rep_1, b, 20250914, v3.
+_REPEAT = re.compile(
+    r"(?:seed|s|runs?|r|rep|repeat|replica|trial|t|try|v|exp|take)?[0-9]+|\([0-9]+\)|[a-z]|rerun|retry|copy",
+    re.I,
+)
+
+
+def differing(runs: Sequence[ImportedRun]) -> dict[str, dict[str, int]]:
+    """Facts in which runs differ that have to share them: name -> value -> how many have it.
+
+    A learning rate may follow the batch: it differs where repetitions of one configuration do.
+    """
+    found: dict[str, dict[str, int]] = {}
+    for name in FACTS:
+        groups: dict[object, Counter[str]] = defaultdict(Counter)
+        for run in runs:
+            if name in run.provenance.facts:
+                key = (run.problems_per_batch, run.rollouts_per_problem) if name in SCALED else None
+                groups[key][run.provenance.facts[name]] += 1
+        for values in groups.values():
+            if len(values) > 1 and name not in found:
+                every = Counter(run.provenance.facts.get(name, "") for run in runs)
+                ordered = sorted(values, key=lambda value: -every[value])
+                found[name] = {value: every[value] for value in ordered}
+    return found
+
+
+def require_one_arm(runs: Sequence[ImportedRun], asked: Collection[str] = ()) -> None:
+    """Runs of different models, lengths or learning rates are no repetitions of each other.
+
+    Raises:
+        InputError: lists the values, with the words that choose one.
+    """
+    for name, values in differing(runs).items():
+        if name in asked:
+            continue
+        listed = ", ".join(
+            f"{value} ({count} run{'s' if count > 1 else ''})" for value, count in values.items()
+        )
+        raise InputError(
+            f"runs must share their {name.replace('_', ' ')} to be compared or averaged, but have "
+            f"{listed}; choose with --where {name}={next(iter(values))}, or keep all with "
+            f"--where '{name}=*'.",
+            options=("--where", f"{name}={name.upper()}"), trial=("--where", f"{name}=*"),
+        )
+    if "run" not in asked:
+        refuse_two_sweeps(map(_named, runs))
+        _refuse_another_start(runs)
+
+
+def _refuse_another_start(runs: Sequence[ImportedRun]) -> None:
+    """All runs of a sweep begin with one model: it scores alike before training, but for noise."""
+    starts: dict[tuple[str, str, str], dict[str, tuple[float, float, float]]] = defaultdict(dict)
+    for run in runs:
+        for s in run.series:
+            if s.split == "validation" and s.step_K.size > _ENOUGH and s.step_K[0] == 0:
+                bend = float(np.median(np.abs(np.diff(s.score_K, 2)))) / (0.6745 * 6**0.5)
+                first, last = float(s.score_K[0]), float(s.score_K[-1])
+                key = s.metric.kind, s.metric.variable, s.problem_set
+                starts[key][run.name] = first, abs(last - first), bend
+    means = [of for (kind, *_), of in starts.items() if kind == "avg"]
+    for of in means or starts.values():  # what another model scores, its mean tells first
+        gain, noise = (float(np.median([one[i] for one in of.values()])) for i in (1, 2))
+        order = sorted(of, key=lambda name: of[name][0])
+        gaps = np.diff([of[name][0] for name in order])
+        # Half of what training brings is no noise of an evaluation, but another model.
+        if not gaps.size or gaps.max() <= max(NOT_NOISE * noise, gain / 2):
+            continue
+        groups = order[: gaps.argmax() + 1], order[gaps.argmax() + 1 :]
+        odd, left = sorted(groups, key=len)
+        same = takewhile(lambda letters: len({*letters}) == 1, zip(*left, strict=False))
+        fits = f"{''.join(letters[0] for letters in same)}*"
+        which = "RUN" if any(fnmatch(name, fits) for name in odd) else fits
+        raise InputError(
+            f"runs of one sweep must begin with one model, but {odd[0]!r} scores "
+            f"{of[odd[0]][0]:.3g} before training where {left[0]!r} scores {of[left[0]][0]:.3g}; "
+            f"leave it out with --where run={shlex.quote(which)}, or keep all with "
+            "--where 'run=*'.",
+            options=("--where", f"run={which}"), trial=("--where", "run=*"),
+            condition="" if which == "RUN" else "the others are your sweep",
+        )
+
+
+def unsaid(runs: Sequence[ImportedRun], asked: Collection[str] = ()) -> list[str]:
+    """A line for every fact that some runs say and others, which may differ in it, do not."""
+    told = []
+    for name in (name for name in FACTS if name not in (*SCALED, *asked)):
+        said = {f for run in runs if (f := run.provenance.facts.get(name)) is not None}
+        silent = [run.name for run in runs if name not in run.provenance.facts]
+        if said and silent:
+            value = min(said)
+            told.append(
+                f"{name.replace('_', ' ')} is not known of {len(silent)} of {len(runs)} runs (the "
+                f"first: {silent[0]!r}), others have {value}; if it differs there, leave them out "
+                f"with --where {shlex.quote(f'{name}={value}')}"
+            )
+    return told
+
+
+class Named(NamedTuple):
+    """A run by its name: what it says of B_p, n and the seed, and what its scores are of.
+
+    `matched`: the part of the name that a pattern found. `of_file`: a file's name, which several
+    folders may have, and not one that its owner gave to the run.
+    """
+
+    name: str
+    design: tuple[int | None, int | None, int | None]
+    scored: frozenset[tuple[str, str, str]]
+    matched: str = ""
+    of_file: bool = False
+
+
+def _named(run: ImportedRun) -> Named:
+    matched = next((line.split(f"{FROM_NAME} '", 1)[1][:-1] for line in run.provenance.inferred
+                    if FROM_NAME in line), "")  # fmt: skip
+    return Named(
+        run.name, (run.problems_per_batch, run.rollouts_per_problem, run.seed),
+        frozenset((s.metric.label, s.problem_set, s.split) for s in run.series), matched,
+        run_name(Path(run.provenance.path)) == run.name,
+    )
+
+
+def refuse_two_sweeps(runs: Iterable[Named], cure: str = "") -> None:
+    """Names that tell runs of the same B_p, n and seed apart, all through: two sweeps, not one.
+
+    A file's name that several n have, each in a folder of its own, says what is in the files.
+
+    Args:
+        runs: by their names.
+        cure: what to do, where runs cannot be selected by name.
+
+    Raises:
+        InputError: names the sweeps, and the words that choose one.
+    """
+    sweeps: dict[str, dict[tuple[object, ...], list[Named]]] = defaultdict(dict)
+    for run in runs:
+        if (rest := _without_settings(run)) != run.name or run.of_file:
+            sweeps[_once(rest)].setdefault(run.design, []).append(run)
+    several = {name: of for name, of in sweeps.items() if len({n for _, n, _ in of}) > 1}
+    twice = [
+        (a, b) for a, b in combinations(several, 2)
+        if sum(_scored(several[a][design]) & _scored(several[b][design]) != set()
+               for design in several[a].keys() & several[b].keys()) > 1
+    ]  # fmt: skip
+    if twice:
+        a, b = twice[0]
+        one, other = (sum(map(len, several[name].values())) for name in (a, b))
+        raise InputError(
+            f"runs of one sweep must differ in B_p, n or seed, but {a!r} ({one} runs) and "
+            f"{b!r} ({other}) have the same ones; "
+            + (cure or f"choose with --where run='{a}', or keep all with --where 'run=*'."),
+            options=() if cure else ("--where", "run=RUN"), trial=("--where", "run=*"),
+        )
+
+
+def _without_settings(run: Named) -> str:
+    """A run's name with a star for what it says of B_p, n and the seed."""
+    if run.matched and run.matched in run.name:
+        return run.name.replace(run.matched, "*", 1)
+    text = run.name
+    for name, value in zip(SETTINGS, run.design, strict=True):
+        said = written_in(text, name)
+        if said is not None and int(text[slice(*said)]) == value:
+            text = f"{text[: said[0]]}*{text[said[1] :]}"
+    return text
+
+
+def _scored(runs: Iterable[Named]) -> set[tuple[str, str, str]]:
+    """What the scores of runs are of: those of other things are no repetitions."""
+    return {one for run in runs for one in run.scored}
+
+
+def _once(name: str) -> str:
+    """A name without the number or letter of a repetition, or a time.
+
+    >>> _once("grpo-*-run2"), _once("qwen-1.5b.*"), _once("20250914_grpo_*_b")
+    ('grpo*', 'qwen-1.5b*', '*grpo*')
+    """
+    words = re.split(r"((?<![0-9])[-_. :]+|[-_: ]+|\.(?![0-9]))", name)
+    words[::2] = ["*" if _REPEAT.fullmatch(word) else word for word in words[::2]]
+    return re.sub(r"[-_. :]*\*(?:[-_. :]*\*)*[-_. :]*", "*", "".join(words))
+
+
+def select_imported(
+    path: str, runs: Sequence[ImportedRun], where: Mapping[str, str]
+) -> list[ImportedRun]:
+    """The runs that a selection leaves, by configuration, run and facts.
+
+    Raises:
+        InputError: a key that no run has, or a value that none has.
+    """
+    from isocompute.store.arms import matching
+
+    known = ("run", *SETTINGS, *sorted({k for run in runs for k in run.provenance.facts}))
+    for key in where:
+        if key not in known:
+            raise InputError(
+                f"{path}: a selection of logs must name one of {', '.join(known)}, but got "
+                f"{key!r}; import the logs apart, or select by run=PATTERN."
+            )
+    return matching(path, runs, where, _fact)
+
+
+def _fact(run: ImportedRun, key: str) -> str:
+    if key == "run":
+        return run.name
+    return str(getattr(run, key) if key in SETTINGS else run.provenance.facts.get(key, ""))

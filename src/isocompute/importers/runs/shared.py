@@ -1,0 +1,255 @@
+"""Several records of one run: found by the scores that they share, and made one.
+
+Shape legend: K points of one series.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from itertools import combinations
+from typing import NamedTuple
+
+import numpy as np
+
+from isocompute.importers.runs.repetitions import SETTINGS
+from isocompute.importers.values.imported import ImportedRun, Metric, Series, disagree
+from isocompute.importers.values.spent import Each, Spent, kept_of
+
+Key = tuple[Metric, str, str]  # of a series in its run: metric, problem set, split
+ENOUGH = 3  # distinct equal scores after step 0 that two runs of chance do not have
+# The same where one record is a console that prints three digits (verl before 0.2): of two runs of
+# chance one score in fifty agrees. At half, a pair among a hundred runs is taken for one; at twice,
+# runs of fewer than eight evaluations count twice.
+ENOUGH_ROUNDED = 4
+_ROUNDED = range(3, 6)  # digits of a console; fewer agree by chance, more are those of float32
+_SERIES, _POINTS, _MIXER = 2, 16, 2_654_435_761  # where another record of a run is looked for
+_CROWD = 8  # a score that more runs share at one step (0, 1) tells nothing
+
+
+def merged(group: Sequence[ImportedRun]) -> ImportedRun:
+    """One run of several records: the richest, with what only the others know.
+
+    Args:
+        group: of several that say how scores are read, the first is believed.
+    """
+    if len(group) == 1:
+        return group[0]
+
+    def rank(run: ImportedRun) -> tuple[int, bool, bool]:
+        rounds = run.provenance.format.endswith("console")  # some print three digits
+        return -_size(run), rounds, run.problems_per_batch is None
+
+    ordered = sorted(group, key=rank)
+    best = ordered[0]
+    names = ("problems_per_batch", "rollouts_per_problem", "steps", "seed")
+    known = {
+        name: next((v for r in ordered if (v := getattr(r, name)) is not None), None)
+        for name in names
+    }
+    whole = replace(best, **known)  # type: ignore[arg-type]  # the fields' own values
+    whole = _rolled_out(whole, [s for r in ordered for s in r.series])
+    facts = {k: v for r in reversed(ordered) for k, v in r.provenance.facts.items()}
+    said = {
+        name: next((v for r in group if (v := getattr(r.provenance, name)) is not None), None)
+        for name in ("passes_per_step", "rates", "micro_batch", "alike",
+                     "evaluation_problems", "score_range")
+    }
+    spent, times = _spent(group)
+    whole = replace(
+        whole, provenance=replace(whole.provenance, facts=facts, **said, **times),  # type: ignore[arg-type]  # as above
+        notes=tuple(dict.fromkeys(note for r in ordered for note in r.notes)),
+        spent=spent,
+        outcomes=best.outcomes or next((r.outcomes for r in ordered if r.outcomes), ()),
+    )
+    paths = dict.fromkeys(r.provenance.path for r in ordered[1:])
+    others = ", ".join(path for path in paths if path != best.provenance.path)
+    told = [f"counted once: the same scores stand in {others}"] if others else []
+    return whole.inferring(*(line for r in ordered for line in r.provenance.inferred), *told)
+
+
+def _spent(group: Sequence[ImportedRun]) -> tuple[Spent, dict[str, object]]:
+    """What updates took, by the records that reach furthest, and what is said of their times."""
+    kept = [kept_of(r) for r in group]
+    tokens, drawn = (max((getattr(one, name) for one in kept), key=Each.last)
+                     for name in ("tokens", "drawn"))  # fmt: skip
+    epochs = max((one.epochs for one in kept), key=Each.last)
+    clocks = [k for k, r in enumerate(group) if r.provenance.s_per_step is not None]
+    if not clocks:
+        return Spent(tokens=tokens, drawn=drawn, epochs=epochs), {}
+    first = max(clocks, key=lambda k: kept[k].last())
+    own, gpus = group[first].provenance, next((one.gpus for one in kept if one.gpus), None)
+    times = {name: getattr(own, name) for name in ("s_per_step", "pace", "clocked")}
+    times["gpu_s_per_step"] = own.gpu_s_per_step or (gpus and gpus * times["s_per_step"])
+    return Spent(times=kept[first].times, gpus=kept[first].gpus or gpus, tokens=tokens,
+                 drawn=drawn, epochs=epochs), times  # fmt: skip
+
+
+def _size(run: ImportedRun) -> int:
+    return sum(s.step_K.size for s in run.series)
+
+
+def _rolled_out(run: ImportedRun, series: Iterable[Series]) -> ImportedRun:
+    """The run with one series per metric, the longest, and rollouts where they are known now."""
+    kept: dict[Key, Series] = {}
+    for s in _with_samples(list(series)):
+        key = (s.metric, s.problem_set, s.split)
+        if key not in kept:
+            kept[key] = s
+        elif np.isnan(kept[key].tokens_K).all() and np.array_equal(kept[key].step_K, s.step_K):
+            kept[key] = replace(kept[key], tokens_K=s.tokens_K)
+        else:
+            kept[key] = _reaching(kept[key], s)
+    b_p, n = run.problems_per_batch, run.rollouts_per_problem
+    if b_p is not None and n is not None:
+        for key, s in kept.items():
+            if np.isnan(s.rollouts_K).any():
+                rollouts = np.where(np.isnan(s.rollouts_K), s.step_K * float(b_p * n), s.rollouts_K)
+                kept[key] = replace(s, rollouts_K=rollouts)
+    return replace(run, series=tuple(kept.values()))
+
+
+def _with_samples(series: Sequence[Series]) -> list[Series]:
+    """Series with `avg` of one record as the `avg@4` of another that knows k."""
+    known: dict[tuple[object, ...], set[tuple[Metric, str]]] = {}
+    for s in series:
+        if s.metric.samples is not None:
+            known.setdefault(_but_samples(s), set()).add((s.metric, s.problem_set))
+    told = []
+    for s in series:
+        those = known.get(_but_samples(s), set()) if s.metric.samples is None else set()
+        same = {one for one in those if one[1] == s.problem_set} or those
+        if len(same) == 1:
+            ((metric, name),) = same
+            told.append(replace(s, metric=metric, problem_set=name))
+        elif not those:
+            told.append(s)
+    return told
+
+
+def _but_samples(s: Series) -> tuple[object, ...]:
+    return s.metric.kind, s.metric.variable, s.metric.estimator, s.split
+
+
+def _reaching(long: Series, other: Series) -> Series:
+    """The longer series, with what another record has before it or beyond."""
+    if not long.step_K.size:
+        return long
+    ends = (other.step_K < long.step_K[0], other.step_K > long.step_K[-1])
+    if not any(end.any() for end in ends):
+        return long
+    parts = {
+        name: np.concatenate([getattr(other, name)[ends[0]], getattr(long, name),
+                              getattr(other, name)[ends[1]]])
+        for name in ("step_K", "rollouts_K", "tokens_K", "score_K")
+    }  # fmt: skip
+    return replace(long, **parts)  # type: ignore[arg-type]  # arrays by the fields' own names
+
+
+def scores_of(run: ImportedRun) -> dict[Key, dict[int, float]]:
+    """The scores of every series by step."""
+    return {
+        (s.metric, s.problem_set, s.split): dict(
+            zip(s.step_K.tolist(), s.score_K.tolist(), strict=True)
+        )
+        for s in run.series
+    }
+
+
+def pairs(runs: Sequence[ImportedRun], decided: frozenset[int]) -> list[tuple[int, int]]:
+    """Places of two runs that share scores at some steps and were not settled before."""
+    holders: dict[tuple[str, int, float], list[int]] = defaultdict(list)
+    digits = [_digits(run) for run in runs]
+    coarse = {d for d in digits if d is not None}
+    for i, run in enumerate(runs):
+        for split, step, value in _marks(run):
+            for d in {5, *coarse} if digits[i] is None else {digits[i]}:
+                holders[split, step, round(value, d)].append(i)
+    count: Counter[tuple[int, int]] = Counter()
+    for found in holders.values():
+        if 1 < len(found) <= _CROWD:
+            count.update(combinations(sorted(set(found)), 2))
+    return [
+        (i, j) for (i, j), hits in sorted(count.items())
+        if hits >= 2 and not {id(runs[i]), id(runs[j])} <= decided
+    ]
+
+
+def _marks(run: ImportedRun) -> Iterator[tuple[str, int, float]]:
+    """Some means of a run, by which another record of it may be found.
+
+    Of long series the same steps in every run: those of the smallest hash.
+    """
+    taken: Counter[str] = Counter()
+    for s in run.series:
+        if s.metric.kind != "avg" or taken[s.split] == _SERIES:
+            continue
+        taken[s.split] += 1
+        after = np.flatnonzero(s.step_K > 0)
+        if after.size > _POINTS:
+            order = np.argsort(s.step_K[after] * _MIXER % (1 << 31), kind="stable")
+            after = after[order[:_POINTS]]
+        for step, value in zip(s.step_K[after].tolist(), s.score_K[after].tolist(), strict=True):
+            yield s.split, step, value
+
+
+def _digits(run: ImportedRun) -> int | None:
+    """To how many digits a console rounds its scores; None where it does not."""
+    if not run.provenance.format.endswith("console"):
+        return None
+    value_K = np.concatenate([s.score_K for s in run.series] or [np.empty(0)])
+    return next((d for d in _ROUNDED if np.array_equal(np.round(value_K, d), value_K)), None)
+
+
+def may_be_one(a: ImportedRun, b: ImportedRun) -> bool:
+    """Whether nothing that two records say of their runs tells them apart."""
+    if disagree(a, b, SETTINGS[:2]):
+        return False
+    if all(getattr(r, n) is None for r in (a, b) for n in SETTINGS[:2]):
+        return False  # two configurations may be meant: they are asked for first
+    rates = [r.provenance.facts.get("learning_rate") for r in (a, b)]
+    # two runs by their own word: the rate is asked for
+    return None in rates or rates[0] == rates[1]
+
+
+class Shared(NamedTuple):
+    """What the scores of two records have in common, step 0 apart."""
+
+    equal: set[float]  # distinct scores that are the same, before any that is not
+    enough: bool  # more of them than chance gives
+    until: int  # the last step of those
+    differ: int | None  # the first step at which they differ
+
+
+def shared(a: ImportedRun, b: ImportedRun) -> Shared:
+    """The scores of two records, held against each other.
+
+    Trackers name metrics differently (avg, avg@4; a problem set or none), so every series of one
+    kind, k and split is held against each of the other's that says no other.
+    """
+    scores_a, scores_b = scores_of(a), scores_of(b)
+    rounded = [d for d in (_digits(a), _digits(b)) if d is not None]
+    # trackers round to float32
+    rtol, atol = (0.0, 0.501 * 10.0 ** -min(rounded)) if rounded else (1e-5, 1e-7)
+    same: list[tuple[int, float]] = []
+    differ: int | None = None
+    for (metric, problem_set, split), points in scores_a.items():
+        for (other, other_set, other_split), others in scores_b.items():
+            if (metric.kind, metric.variable, split) != (other.kind, other.variable, other_split):
+                continue
+            if None not in (metric.samples, other.samples) and metric.samples != other.samples:
+                continue  # best@2 is another number than best@4
+            if problem_set and other_set and problem_set != other_set:
+                continue
+            common = sorted(points.keys() & others.keys() - {0})
+            x_K = np.array([points[s] for s in common])
+            alike_K = np.isclose(x_K, [others[s] for s in common], rtol=rtol, atol=atol)
+            first = int(alike_K.argmin()) if not alike_K.all() else len(common)
+            if first < len(common):
+                differ = min(common[first], differ if differ is not None else common[first])
+            same += zip(common[:first], x_K[:first].tolist(), strict=True)
+    same = [(at, v) for at, v in same if differ is None or at < differ]
+    equal = {round(v, min(rounded, default=7)) for _, v in same}
+    enough = len(equal) >= (ENOUGH_ROUNDED if rounded else ENOUGH)
+    return Shared(equal, enough, max((at for at, _ in same), default=0), differ)

@@ -1,0 +1,118 @@
+"""Logs beside each other that are no runs of their own: ranks, attempts, a base configuration.
+
+What their names say against that is never read over: the import stops with the way out.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections import defaultdict
+from collections.abc import Sequence
+from pathlib import Path
+
+from isocompute.importers.beside.described import BESIDE
+from isocompute.importers.values.imported import ImportedRun, UnclearError
+from isocompute.importers.words.names import number_in, pattern_of
+from isocompute.importers.words.paths import job_of
+
+RANK = re.compile(
+    r"(?:^|[-_.])(?:local_?)?(?:rank|worker|proc|process|shard)[-_]?(?P<rank>[0-9]+)(?=$|[-_.])",
+    re.I,
+)
+_RANK = re.compile(rf"gpu[-_]?[0-9]+|.*{RANK.pattern}.*", re.I)
+_ATTEMPT = re.compile(r"(?:attempt|try|retry|restart)[-_]?[0-9]+", re.I)
+
+
+def refuse_siblings(runs: Sequence[ImportedRun], *, named: bool) -> None:
+    """Refuse parts and attempts of one run, and a configuration that names speak against.
+
+    Args:
+        runs: of one folder.
+        named: whether the user has said what the names mean.
+
+    Raises:
+        UnclearError: names the logs and the cure.
+    """
+    _refuse_ranks(runs)
+    _refuse_attempts(runs)
+    _refuse_one_of_several(runs)
+    if not named:
+        _refuse_base(runs)
+
+
+def _refuse_ranks(runs: Sequence[ImportedRun]) -> None:
+    parts: dict[tuple[object, ...], set[str]] = defaultdict(set)
+    for run in runs:
+        path = Path(run.provenance.path)
+        if _RANK.fullmatch(path.name.partition(".")[0]):  # workers may have a run each
+            seed = None if "rank" in path.name.lower() else run.seed  # a rank may have its own
+            of = (path.parent, run.problems_per_batch, run.rollouts_per_problem, seed)
+            parts[of].add(path.name)
+    for (folder, *_), names in parts.items():
+        if len(names) > 1:
+            raise UnclearError(
+                f"a log must be of a whole run, but {folder} holds those of its processes "
+                f"({', '.join(sorted(names)[:3])}), each with a part of the batch; give the log "
+                "of the one that gathers, or write a table of all right answers over all answers."
+            )
+
+
+def _refuse_attempts(runs: Sequence[ImportedRun]) -> None:
+    tries: dict[tuple[object, ...], list[str]] = defaultdict(list)
+    for run in runs:
+        path = Path(run.provenance.path)
+        for part in (path.with_name(path.name.partition(".")[0]), path.parent):
+            if _ATTEMPT.fullmatch(part.name):
+                of = (part.parent, run.problems_per_batch, run.rollouts_per_problem, run.seed)
+                tries[of].append(part.name)
+                break
+    for (folder, *_), names in tries.items():
+        if len(set(names)) > 1:
+            raise UnclearError(
+                f"attempts of one run are no repetitions of it, but {folder} holds "
+                f"{' and '.join(sorted(set(names))[:3])}; keep the one that counts, and move the "
+                "others away."
+            )
+
+
+def _refuse_one_of_several(runs: Sequence[ImportedRun]) -> None:
+    """A configuration above the logs of one job, where these do not go on with each other."""
+    jobs: dict[tuple[str, str], list[str]] = defaultdict(list)
+    for run in runs:
+        path = Path(run.provenance.path)
+        for line in run.provenance.inferred:
+            if line.startswith(f"{BESIDE}../") and " and " not in line:
+                file = line.removeprefix(BESIDE).removesuffix(" beside the log")
+                jobs[os.path.normpath(path.parent / file), job_of(path)].append(str(path))
+    for (file, _), paths in jobs.items():
+        if len(set(paths)) > 1:
+            first, second = sorted(set(paths))[:2]
+            raise UnclearError(
+                f"a configuration above several logs must be of one run, but {file} lies above "
+                f"{first} and {second}, and none goes on with the other; keep the log that counts "
+                "and move the others away, or lay its own configuration into the folder of each."
+            )
+
+
+def _refuse_base(runs: Sequence[ImportedRun]) -> None:
+    alike: dict[tuple[object, ...], dict[int, ImportedRun]] = defaultdict(dict)
+    for run in runs:
+        if not any(line.startswith(BESIDE) for line in run.provenance.inferred):
+            continue
+        path = Path(run.provenance.path)
+        texts = (run.name, path.name, path.parent.name)
+        said = (number_in(text, "rollouts_per_problem") for text in texts)
+        called = next((one for one in said if one is not None), None)
+        if called is not None:
+            alike[run.problems_per_batch, run.rollouts_per_problem].setdefault(called, run)
+    for (_, n), found in alike.items():
+        if n is not None and len(found) > 1:
+            first, *_, last = (run.name for run in found.values())
+            pattern = next((p for run in found.values() if (p := pattern_of(run))), None)
+            cure = f"add --set pattern='{pattern}'" if pattern else "say so in a `pattern`"
+            raise UnclearError(
+                f"names and configuration must agree, but the file beside {first!r} and {last!r} "
+                f"says rollouts_per_problem={n} of both; if it is a base that was overridden, move "
+                f"it away and {cure}; if it is right, rename the runs."
+            )

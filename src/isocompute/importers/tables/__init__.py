@@ -1,0 +1,1 @@
+"""Tables that people made: curves from columns, whatever sheet, database or paper holds them."""

@@ -1,0 +1,382 @@
+"""What a tidy table must hold: numbers in their ranges, one configuration for every run."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from isocompute.domain import Curve
+from isocompute.errors import InputError
+from isocompute.importers.tables.cells import FILL
+from isocompute.importers.tables.table import FloatArray
+from isocompute.importers.words.called import several_problems
+from isocompute.importers.words.scale import MOST_ROLLOUTS, check_range
+
+SCORES = ("score", "best", "worst")
+# Batches that serve several updates and dynamic sampling stay within 50 times; thousands do not. At
+# half a batch used for 64 updates is refused, at twice rollouts in hundreds pass.
+_LEAST = 0.02
+# Lengths that fall by more than this after the first evaluation, in every run, are no lengths: a
+# step's tokens stand where a sum should. At half a model that learns to be short is refused; at
+# twice, tokens of a step pass where lengths double from one evaluation to the next.
+_FALLS = 3.0
+# What may be meant beside a column of ours; none of it is of a single evaluation.
+_RIVALS = {
+    "rollouts": re.compile(r"^(?!.*(?:eval|val_|per_|/)).*(?:rollouts|completions)$", re.I),
+    "tokens": re.compile(r"^(?:completion|output|generated|response)s?_tokens$", re.I),
+}
+
+
+def check_numbers(
+    numbers: dict[str, FloatArray], path: Path, score_range: tuple[float, float],
+    called: str = "rollouts",
+) -> None:
+    """Refuse numbers that break the contract of tidy curves.
+
+    Args:
+        numbers: column -> its values.
+        path: for the message.
+        score_range: what scores may be.
+        called: the file's own name for rollouts; under another, one that no update reaches counts
+            something else.
+
+    Raises:
+        InputError: names the first row, its value, how many there are, and the cure.
+    """
+
+    def refuse(
+        name: str, rule: str, bad: NDArray[np.bool_], cure: str, seen: Sequence[float] = ()
+    ) -> None:
+        if bad.any():
+            row = int(bad.argmax())
+            percent = len(seen) > 0 and seen[0] >= 0 and 10 < seen[1] <= 100
+            words = ("0", "100") if percent else ("LOW", "HIGH")
+            raise InputError(
+                f"{path}: `{name}` must be {rule}, but row {row + 1} has "
+                f"{numbers[name][row]:g} ({int(bad.sum())} such rows); {cure}"
+                f"{', for percent --range 0 100' if percent else ''}.",
+                options=("--range", *words) if seen else (),
+                condition="the scores are percent" if percent else "",
+                trial=("--range", *(words if percent else map(repr, seen))) if seen else (),
+            )
+
+    for name in ("problems_per_batch", "rollouts_per_problem"):
+        v = numbers[name]
+        refuse(
+            name,
+            "a whole number >= 1",
+            ~((v >= 1) & (v == np.floor(v)) & (v < 2**53)),
+            FILL if np.isnan(v).any() and not np.isnan(v).all() else "correct the column",
+        )
+    v = numbers["rollouts"]
+    scored = ~np.all([np.isnan(numbers[name]) for name in SCORES if name in numbers], axis=0)
+    refuse(
+        "rollouts",
+        f"cumulative rollouts, finite and >= 0, at most {MOST_ROLLOUTS:.0e}",
+        ~((v >= 0) & (v <= MOST_ROLLOUTS)) & (scored | ~np.isnan(v)),
+        "correct or drop those rows",
+    )
+    if called != "rollouts":
+        batch = numbers["problems_per_batch"] * numbers["rollouts_per_problem"]
+        below = (v > 0) & (v < batch)
+        refuse(
+            "rollouts",
+            "cumulative, at least B_p * n after an update",
+            below & bool(below[v > 0].all()),
+            f"if {called!r} counts updates, map it to steps; if it is in thousands, multiply them "
+            "out",
+        )
+    if "steps" in numbers:
+        v = numbers["steps"]
+        refuse(
+            "steps",
+            "whole updates",
+            np.isfinite(v) & (v != np.floor(v)),
+            "give a column that counts updates (epochs times the updates of one)",
+        )
+    for name in ("steps", "tokens"):
+        if name in numbers:
+            v = numbers[name]
+            refuse(
+                name,
+                "finite and >= 0, or empty",
+                ~np.isnan(v) & ~((v >= 0) & np.isfinite(v)),
+                "correct or empty those cells",
+            )
+    if "steps" in numbers:
+        drawn = numbers["problems_per_batch"] * numbers["rollouts_per_problem"] * numbers["steps"]
+        both = (drawn > 0) & (numbers["rollouts"] > 0)
+        share = np.median(numbers["rollouts"][both] / drawn[both]) if both.any() else 1.0
+        refuse(
+            "rollouts",
+            f"of the order of problems_per_batch * rollouts_per_problem * steps "
+            f"({share:.3g} of it at the median; is it in thousands, or of each step alone?)",
+            both & (not _LEAST < share < 1 / _LEAST),
+            "give cumulative rollouts as whole numbers, or drop that column: steps make them",
+        )
+        n, several = numbers["rollouts_per_problem"], both & (numbers["rollouts_per_problem"] > 1)
+        refuse(
+            "rollouts",
+            "responses (those of this table are B_p * steps at every n, as problems are)",
+            several & bool(np.unique(n[both]).size > 1 and np.all(
+                numbers["rollouts"][both] == (drawn / n)[both]
+            )),
+            "drop that column: problems_per_batch, rollouts_per_problem and steps make it",
+        )  # fmt: skip
+        _check_cumulative(numbers, path)
+    if "tokens" in numbers:
+        tokens, rollouts = numbers["tokens"], numbers["rollouts"]
+        both = (tokens > 0) & (rollouts > 0)
+        mean = float(np.median(tokens[both] / rollouts[both])) if both.any() else 1.0
+        refuse(
+            "tokens",
+            f"cumulative tokens, at least 1 of each rollout ({mean:.3g} at the median; are they "
+            "in thousands?)",
+            both & (mean < 1),
+            "give tokens as whole numbers, or drop the column",
+        )
+    if "seed" in numbers:
+        v = numbers["seed"]
+        refuse(
+            "seed",
+            "a whole number, or empty",
+            ~np.isnan(v) & ~(np.isfinite(v) & (v == np.floor(v)) & (np.abs(v) < 2**53)),
+            "correct or empty those cells",
+        )
+    low, high = score_range
+    check_range(score_range)
+    for name in SCORES:
+        if name in numbers:
+            v = numbers[name]
+            seen = v[np.isfinite(v)]
+            counts = seen.size and (seen == np.floor(seen)).all() and seen.max() > high
+            refuse(
+                name,
+                f"in {low:g}..{high:g}",
+                ~np.isnan(v) & ~((v >= low) & (v <= high)),
+                "correct those rows, or give --range LOW HIGH if scores are on another scale"
+                + (f" (they go from {seen.min():.4g} to {seen.max():.4g})" if seen.size else "")
+                + ("; of counts of right answers HIGH is the number of problems" if counts else ""),
+                (float(min(low, seen.min())), float(max(high, seen.max()))) if seen.size else (),
+            )
+
+
+def _check_cumulative(numbers: Mapping[str, FloatArray], path: Path) -> None:
+    """Rollouts below B_p * n * steps come of batches that serve several updates, or are no sum."""
+    batch = numbers["problems_per_batch"] * numbers["rollouts_per_problem"]
+    rollouts, steps = numbers["rollouts"], numbers["steps"]
+    for size in np.unique(batch):
+        rows = np.flatnonzero((batch == size) & (steps > 0) & (rollouts > 0))
+        if not rows.size:
+            continue
+        last = rows[np.argmax(steps[rows])]
+        updates = round(size * steps[last] / rollouts[last])  # that each batch would serve
+        over = rows[rollouts[rows] > (np.ceil(steps[rows] / max(updates, 1)) + 0.5) * size]
+        if updates > 1 and over.size:
+            row = over[0]
+            raise InputError(
+                f"{path}: `rollouts` must be cumulative, but they are {rollouts[row]:,.0f} at step "
+                f"{steps[row]:g} and {rollouts[last]:,.0f} at step {steps[last]:g}, where B_p * n "
+                f"* steps is {size * steps[row]:,.0f} and {size * steps[last]:,.0f}; add them up, "
+                "or drop the column if steps say it."
+            )
+
+
+def check_rivals(header: Sequence[str], names: Mapping[str, str], path: Path) -> None:
+    """Refuse a table whose own words for compute are several.
+
+    Args:
+        header: all columns of the file.
+        names: column -> the name that it goes by.
+        path: for the message.
+
+    Raises:
+        InputError: names the columns, and how one of them is chosen.
+    """
+    for word, pattern in _RIVALS.items():
+        others = [c for c in header if c not in names and pattern.search(c.strip())]
+        there = word in names.values()
+        # B_p * n * steps would stand for rollouts that the file counts otherwise
+        if others and (there if word == "tokens" else not there and "steps" in names.values()):
+            raise InputError(
+                f"{path}: one column must hold {word}, but the file has "
+                f"{', '.join([*([word] if there else []), *others])}; rename the one that counts "
+                f"all that was sampled to {word}, and drop the others"
+                + ("." if there else f", or map it (--map, columns: {{{others[-1]}: {word}}}).")
+            )
+
+
+def _check_changes(curves: list[Curve], path: Path) -> None:
+    """A named run whose rows go over from one configuration to another has neither."""
+    parts: dict[tuple[object, ...], list[Curve]] = {}
+    for c in curves:
+        if c.run and len(c.rollouts_K):
+            key = (c.run, c.seed, c.metric, c.problem_set, c.split, c.arm)
+            parts.setdefault(key, []).append(c)
+    for (run, *_), found in parts.items():
+        found.sort(key=lambda c: float(c.rollouts_K[0]))
+        for before, after in pairwise(found):
+            if after.rollouts_K[0] > before.rollouts_K[-1]:
+                raise InputError(
+                    f"{path}: a run must have one configuration, but run {run!r} goes over from "
+                    f"problems_per_batch={before.problems_per_batch}, rollouts_per_problem="
+                    f"{before.rollouts_per_problem} to {after.problems_per_batch}, "
+                    f"{after.rollouts_per_problem} at {after.rollouts_K[0]:,.0f} rollouts; drop "
+                    "what follows, or name them apart if they are two runs."
+                )
+
+
+def _tokens_per_rollout(c: Curve) -> tuple[float, float]:
+    """Tokens of each rollout up to the first count, and of each further one at the median."""
+    assert c.tokens_K is not None
+    there_K = np.isfinite(c.tokens_K) & (c.tokens_K > 0) & (c.rollouts_K > 0)
+    tokens_K, rollouts_K = c.tokens_K[there_K], c.rollouts_K[there_K]
+    more_K, drawn_K = np.diff(tokens_K), np.diff(rollouts_K)
+    further_K = more_K[drawn_K > 0] / drawn_K[drawn_K > 0]
+    if not further_K.size:
+        return 1.0, 1.0
+    return float(tokens_K[0] / rollouts_K[0]), float(np.median(further_K))
+
+
+def check_configurations(curves: list[Curve], path: Path) -> None:
+    """Refuse a table whose rollouts are not cumulative, or with a configuration without scores.
+
+    Raises:
+        InputError: names the configuration.
+    """
+    for c in curves:
+        if len(c.rollouts_K) > 5 and c.rollouts_K[0] == c.rollouts_K[-1] > 0:
+            raise InputError(
+                f"{path}: `rollouts` must be cumulative, but all {len(c.rollouts_K)} rows of "
+                f"problems_per_batch={c.problems_per_batch}, rollouts_per_problem="
+                f"{c.rollouts_per_problem} have {c.rollouts_K[0]:g}; multiply by the step."
+            )
+    counted = [c for c in curves if c.tokens_K is not None and np.unique(c.tokens_K).size > 3]
+    grows = [_tokens_per_rollout(c) for c in counted]
+    if grows and all(later < max(1.0, first / _FALLS) for first, later in grows):
+        raise InputError(
+            f"{path}: `tokens` must be cumulative, but they are {grows[0][0]:.2g} a rollout up to "
+            f"the first evaluation and grow by {grows[0][1]:.2g} a rollout from then on, as those "
+            "of each step alone do; add them up, or drop the column."
+        )
+    _check_changes(curves, path)
+    points: dict[tuple[str, int, int], int] = {}
+    missing: dict[tuple[str, int, int], int] = {}
+    for c in curves:
+        key = (c.metric, c.problems_per_batch, c.rollouts_per_problem)
+        points[key] = points.get(key, 0) + len(c.score_K)
+        missing[key] = missing.get(key, 0) + c.n_missing
+    for (_, b_p, n), count in points.items():
+        if count == 0:
+            raise InputError(
+                f"{path}: every configuration must have at least 1 score, but problems_per_batch="
+                f"{b_p}, rollouts_per_problem={n} has 0 of {missing[(_, b_p, n)]} rows with one; "
+                "add its scores or drop its rows."
+            )
+
+
+def check_recorded(recorded: Mapping[str, FloatArray], x: FloatArray, path: Path) -> None:
+    """Rows of one run have one learning rate at a budget; `x`, its rollouts, ascends.
+
+    Raises:
+        InputError: names the setting, its values, and how to tell the runs apart.
+    """
+    for name, value in recorded.items():
+        other = (np.diff(x) == 0) & (np.diff(value) != 0) & np.isfinite(value[1:] + value[:-1])
+        if other.any():
+            k = int(np.argmax(other))
+            raise InputError(
+                f"{path}: rows of one run must share their {name}, but at {x[k]:,.0f} rollouts it "
+                f"is {value[k]:g} and {value[k + 1]:g}; add a column run that tells them apart, or "
+                f"choose one with --where {name}={value[k]:g}.",
+                options=("--where", f"{name}={name.upper()}"), trial=("--where", f"{name}=*"),
+            )
+
+
+def check_one_rate(curves: Sequence[Curve], path: Path) -> None:
+    """Runs of one configuration that differ in their learning rate are no repetitions.
+
+    Raises:
+        InputError: lists the rates, with the words that choose one.
+    """
+    groups: dict[tuple[object, ...], dict[str, float]] = {}
+    for c in curves:
+        if (rate := c.recorded.get("learning_rate")) is not None:
+            key = (c.configuration, c.metric, c.problem_set, c.split, c.arm)
+            groups.setdefault(key, {})[f"{float(rate):.3g}"] = float(rate)
+    for (at, *_), rates in groups.items():
+        if len(rates) > 1:
+            raise InputError(
+                f"{path}: runs must share their learning rate to be averaged, but those of "
+                f"{at} have {', '.join(sorted(rates, key=float))}; choose with "
+                f"--where learning_rate={next(iter(rates))}, or keep all with "
+                "--where 'learning_rate=*'.",
+                options=("--where", "learning_rate=RATE"), trial=("--where", "learning_rate=*"),
+            )
+
+
+def check_problems(
+    column: str, counts: FloatArray, numbers: Mapping[str, FloatArray],
+    texts: Mapping[str, tuple[NDArray[np.int64], list[str]]], path: Path,
+) -> None:
+    """Scores of different numbers of problems are no points of one curve.
+
+    Args:
+        column: that says the number, and what it holds: (rows,).
+        counts: (rows,).
+        numbers, texts: what is known of the rows.
+        path: of the table, for the message.
+
+    Raises:
+        InputError: with the selection of one of them.
+    """
+    known = [numbers[name] for name in ("problems_per_batch", "rollouts_per_problem", "seed")
+             if name in numbers]  # fmt: skip
+    there = np.isfinite(counts) & np.isfinite(numbers["score"])
+    of = np.stack([*known, *(codes for codes, _ in texts.values()), 0 * counts], axis=1)
+    for key in np.unique(of[there], axis=0):
+        own, rows = np.unique(counts[there & (of == key).all(axis=1)], return_counts=True)
+        if told := several_problems(dict(zip(map(int, own), map(int, rows), strict=True)), column):
+            most = f"{column}={own[-1]:g}"
+            raise InputError(
+                f"{path}: {told}; choose with --where {shlex.quote(most)}, or keep all with "
+                f"--where {shlex.quote(f'{column}=*')}.",
+                options=("--where", f"{column}=PROBLEMS"), trial=("--where", most),
+            )
+
+
+def check_one_model(
+    column: str, codes: NDArray[np.int64], names: Sequence[str], at: FloatArray | None, path: Path,
+    has_runs: bool,
+) -> None:
+    """Rows of several models are of several sweeps; a name at one budget alone is a checkpoint's.
+
+    Args:
+        column: that names the model.
+        codes, names: its texts: (rows,) numbers into `names`.
+        at: rollouts or steps, (rows,); None where the table has neither.
+        path: of the table, for the message.
+        has_runs: whether another column names the runs.
+
+    Raises:
+        InputError: lists the models, with the words that choose one.
+    """
+    if at is None:
+        return
+    found = [name.strip() for i, name in enumerate(names)
+             if name.strip() and len(np.unique(at[codes == i])) > 1]  # fmt: skip
+    if len(found) > 1:
+        keep = f"--where '{column}=*'" if has_runs else f"--map {shlex.quote(f'{column}=run')}"
+        raise InputError(
+            f"{path}: runs must share their model to be compared or averaged, but column {column} "
+            f"has {', '.join(sorted(found)[:8])}; choose with "
+            f"--where {shlex.quote(f'{column}={sorted(found)[0]}')}, or keep all as runs of their "
+            f"own with {keep}.",
+            options=("--where", f"{column}=MODEL"), trial=shlex.split(keep),
+        )

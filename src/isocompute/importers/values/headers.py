@@ -1,0 +1,194 @@
+"""The names of the columns of a CSV: in one line, or as pandas writes those of a pivoted frame."""
+
+from __future__ import annotations
+
+import csv
+import re
+import shlex
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from itertools import islice
+from pathlib import Path
+from types import MappingProxyType
+from typing import NamedTuple
+
+from isocompute.errors import InputError
+from isocompute.importers.values.reading import encoding_of, in_utf8, number
+
+_HEAD = 1 << 20
+SEPARATORS = ",;\t"
+_TELLING = ({b"problems_per_batch", b"rollouts_per_problem"}, {b"rollouts", b"score"})
+_TITLES = 20  # lines that may stand above a header by mistake; at half a long note hides it
+_LEVELS = 5  # of the columns of a pivoted frame; at half a sweep over three settings is refused
+
+
+# Below the names of a Markdown table: |---|:---:|
+_RULER = re.compile(rb"\|?\s*:?-+:?\s*(?:\|\s*:?-+:?\s*)+\|?")
+_SPREAD = re.compile(r"[0-9.]+ *(?:±|\+/-|\+-) *[0-9.]+")
+
+
+_NAMED = re.compile(r"\s*([^\W\d][^:=]*?)\s*[:= ]\s*([0-9]+)\s*")
+
+
+class Head(NamedTuple):
+    """What stands above the rows: how many lines, the separator, the names, the encoding.
+
+    `said`: what lines of a name and a value above the names say of all rows.
+    """
+
+    lines: int
+    separator: str
+    names: list[str]
+    encoding: str
+    said: Mapping[str, str] = MappingProxyType({})
+
+
+def head_of(path: Path) -> Head:
+    """What stands above the rows of a CSV.
+
+    Raises:
+        InputError: if the names are not in the first line, or one occurs twice.
+    """
+    import pyarrow as pa
+
+    with pa.input_stream(str(path), compression="detect") as file:
+        data: bytes = file.read(_HEAD)
+    encoding = encoding_of(data)
+    lines = in_utf8(data).splitlines() or [b""]
+    skipped = next((i for i, line in enumerate(lines) if not line.startswith(b"#")), 0)
+    if (at := _header_below(lines[skipped:])) is not None:
+        raise InputError(
+            f"{path}: the names of the columns must stand in the first line, but stand in line "
+            f"{skipped + at + 1}; delete the lines above it."
+        )
+    refuse_markdown(path, lines[skipped:])
+    header = lines[skipped].decode("utf-8", "replace")
+    separator = separator_of(header)
+    counts = {line.count(b";") for line in lines[skipped : skipped + _LEVELS]}
+    if len(counts) == 1 and min(counts) > 1:  # a comma is of a text then: K=4, seed 1;;;
+        separator = ";"
+    above, said = _block(lines[skipped:], separator)
+    skipped += above
+    first = lines[skipped : skipped + _LEVELS + 1]
+    texts = (line.decode("utf-8", "replace").replace("\0", "") for line in first)
+    cells = [next(csv.reader([text], delimiter=separator), []) for text in texts]
+    names, deep = pivoted(cells) or (cells[0], 1)
+    duplicates = sorted(c for c, count in Counter(names).items() if count > 1 and c.strip())
+    if duplicates:
+        raise InputError(
+            f"{path}: column names must be unique, but {', '.join(map(ascii, duplicates))} "
+            "occurs more than once; rename or drop one."
+        )
+    return Head(skipped + deep, separator, names, encoding, said)
+
+
+def rows_of(path: Path, most: int | None = None) -> list[list[str]]:
+    """The cells of the first rows of a CSV, without what stands above them; `most`: so many."""
+    head = head_of(path)
+    with path.open(encoding=head.encoding, errors="replace", newline="") as file:
+        rows = csv.reader(file, delimiter=head.separator)
+        return [*islice(rows, head.lines, None if most is None else head.lines + most)]
+
+
+def refuse_markdown(path: Path, lines: Sequence[bytes]) -> None:
+    """Refuse a Markdown table, with the command that writes it as CSV.
+
+    Raises:
+        InputError: names what parts its cells, and a cell of two numbers.
+    """
+    if len(lines) < 2 or not _RULER.fullmatch(lines[1].strip()):
+        return
+    cells = b"\n".join(lines[2:_TITLES]).decode("utf-8", "replace")
+    two = _SPREAD.search(cells)
+    both = f", and hold two numbers ({two[0].strip()}), of which the first is taken" if two else ""
+    new = path.with_name(f"{path.stem}-plain.csv")
+    spread = r"; s/ *(±|\+\/-|\+-) *[0-9.]+//g" if two else ""
+    mark = ";" if any(b"," in line for line in lines) else ","
+    script = rf"2d; s/^ *\| *//; s/ *\| *$//; s/ *\| */{mark}/g{spread}"
+    raise InputError(
+        f"{path}: a table must be CSV, but its cells stand between | as in Markdown{both}; write "
+        f"it as CSV and give that: sed -E '{script}' {shlex.quote(str(path))} > "
+        f"{shlex.quote(str(new))} && isocompute fit {shlex.quote(str(new))}"
+    )
+
+
+def separator_of(header: str) -> str:
+    """What parts the cells of a line of names."""
+    return next((s for s in SEPARATORS if s in header), ",")
+
+
+def _block(lines: Sequence[bytes], separator: str) -> tuple[int, dict[str, str]]:
+    """Lines of a name and a value that a sheet has above its table, and what they say.
+
+    >>> _block([b"Seed,4,", b",,", b"Update,acc,loss", b"0,0.2,1.5"], ",")
+    (2, {'Seed': '4'})
+    >>> _block([b"Bsz;8;;a note", b"Schritt;Reward;Quote", b"5;0,1;0,2"], ";")
+    (1, {'Bsz': '8'})
+    >>> _block([b"A sweep;;", b"B: 40;;", b"Seed 3, 9 runs;;", b"Step;n=2;n=6", b"0;1;2"], ";")
+    (3, {'B': '40', 'Seed': '3'})
+    """
+    said: dict[str, str] = {}
+    texts = (line.decode("utf-8", "replace").replace("\0", "") for line in lines[:_TITLES])
+    rows = [next(csv.reader([text], delimiter=separator), []) for text in texts]
+    for i, row in enumerate(rows[:-1]):
+        filled = [cell.strip() for cell in row if cell.strip()]
+        if len(filled) > 2:
+            below = [_is_number(cell) for cell in rows[i + 1]]
+            is_header = not any(map(_is_number, filled)) and sum(below) > 1
+            if is_header or not (_is_number(filled[1]) and not any(map(_is_number, row[2:]))):
+                return (i, said) if is_header else (0, {})
+        if len(filled) > 1 and row[0].strip():
+            said[filled[0]] = filled[1]
+        elif filled:
+            said.update(filter(None, map(_named_number, filled[0].split(","))))
+    return 0, {}
+
+
+def _named_number(text: str) -> tuple[str, str] | None:
+    """The name and the number that a title says: `Seed 11`, `prompts per batch: 40`."""
+    match = _NAMED.fullmatch(text)
+    return match and (match[1], match[2])
+
+
+def _is_number(cell: str) -> bool:
+    """Also as sheets show it: 0,5 or 28,7 %."""
+    return number(cell.replace(",", ".").strip().removesuffix("%").strip()) is not None
+
+
+def pivoted(lines: Sequence[Sequence[str]]) -> tuple[list[str], int] | None:
+    """Names of the columns of a frame with several levels of them, and its lines above the rows.
+
+    pandas writes a line for each level, its name first, and below them the name of the index alone.
+
+    >>> pivoted([["n", "8", "16"], ["seed", "0", "0"], ["step", "", ""], ["20", "0.1", "0.2"]])
+    (['step', 'n8_seed0', 'n16_seed0'], 3)
+    """
+    alone = [i for i, line in enumerate(lines) if len(line) > 1 and line[0].strip() and not any(
+        cell.strip() for cell in line[1:]
+    )]  # fmt: skip
+    if not alone or (deep := alone[0]) < 2:
+        return None
+    levels, index = lines[:deep], lines[deep][0]
+    first = lines[0][1:]  # of a plain table: a text of its own for every column
+    if len(set(first)) == len(first) and not any(number(cell) is not None for cell in first):
+        return None
+    if number(index) is not None or any(len(one) != len(lines[deep]) for one in levels):
+        return None
+    telling = [one for one in levels if number(one[1]) is not None or len(set(one[1:])) > 1]
+    parts = zip(*(
+        [cell if number(cell) is None else f"{one[0].strip()}{cell}" for cell in one[1:]]
+        for one in telling or levels[:1]
+    ), strict=True)  # fmt: skip
+    return [index, *("_".join(part) for part in parts)], deep + 1
+
+
+def _header_below(lines: list[bytes]) -> int | None:
+    """Where the header of tidy curves stands, if that is not the first of some lines.
+
+    Excel writes `sep=;` above it, people a title.
+    """
+    for i, line in enumerate(lines[:_TITLES]):
+        words = {w.strip(b' "').lower() for w in line.replace(b";", b",").split(b",")}
+        if any(pair <= words for pair in _TELLING):
+            return i or None
+    return None

@@ -1,0 +1,114 @@
+"""One JSON document of a run: its series by name, and its settings beside them.
+
+| document | series |
+|---|---|
+| SwanLab 0.10, `swanlab api run metrics --save` | `data: {KEY: [{step, value, timestamp}]}` |
+| MLflow, a run and `get_metric_history` | `metrics: {KEY: [{step, value, timestamp}]}` |
+| ClearML, `Task.get_reported_scalars()` | `{TITLE: {SERIES: {x: [...], y: [...]}}}` |
+| Sacred's `metrics.json` | `{KEY: {steps: [...], values: [...], timestamps: [...]}}` |
+| W&B's API, a run as its name, config and history | `history: [{_step, KEY: ...}]` |
+| a loop of one's own, a list for each kind of row | `evals: [{update, SET: {KEY: ...}}]` |
+| the same, a list for each key | `{steps: [...], KEY: [...]}` |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+from isocompute.importers.values.reading import flatten, unwrapped
+
+SETTINGS = ("config", "cfg", "params", "parameters", "hyperparameters", "hyperparams", "hparams",
+            "settings", "args", "hp")  # fmt: skip
+STEPS = ("step", "_step", "global_step", "update", "iteration", "iter", "training_step",
+         "train_step")  # fmt: skip
+# Lists of rows whose keys say all; the name of any other says what its rows are of.
+_ROWS = ("history", "log_history", "data", "rows", "logs", "log", "metrics", "records", "points")
+_GROUPS = ("Args.", "General.")  # sections of ClearML's hyperparameters
+_AXES = (("x", "y"), ("steps", "values"), ("step", "value"))
+_LISTS = (*STEPS, "steps", "updates", "iterations")
+_DEPTH = 6
+
+
+class Point(NamedTuple):
+    """What one call logged: the tracker's step, and the numbers under their keys."""
+
+    step: object
+    values: dict[str, object]
+    calls: bool
+
+
+def settings_of(document: Mapping[str, object]) -> dict[str, object]:
+    """The settings of a document, flat.
+
+    >>> settings_of({"data": {"params": {"n": "4"}}, "hyperparameters": {"Args": {"seed": "1"}}})
+    {'seed': '1', 'n': '4'}
+    """
+    found: dict[str, object] = {
+        key: value for key, value in document.items() if isinstance(value, (int, float, str))
+    }
+    stack: list[tuple[object, int]] = [(document, 0)]
+    while stack:
+        value, depth = stack.pop()
+        if not isinstance(value, dict) or depth > 2:
+            continue
+        for name, inner in value.items():
+            if name in SETTINGS and isinstance(inner, dict):
+                for key, setting in flatten(unwrapped(inner)).items():
+                    group = next((g for g in _GROUPS if key.startswith(g)), "")
+                    found[key.removeprefix(group)] = setting
+            else:
+                stack.append((inner, depth + 1))
+    return found
+
+
+def _along(values: object, steps: Any) -> bool:
+    """Whether a list holds a number for every step."""
+    return (
+        isinstance(values, list) and isinstance(steps, list) and len(values) == len(steps)
+        and not any(isinstance(value, (dict, list)) for value in (*values, *steps))
+    )
+
+
+def points_of(document: object, name: str = "", depth: int = 0) -> Iterator[Point]:
+    """Every point of a document, series by series; none where it holds no series.
+
+    >>> list(points_of({"eval/acc": [{"step": 4, "value": 0.5}]}))
+    [Point(step=4, values={'eval/acc': 0.5}, calls=False)]
+    >>> list(points_of({"eval": {"acc": {"x": [4], "y": [0.5]}}}))
+    [Point(step=4, values={'eval/acc': 0.5}, calls=False)]
+    >>> list(points_of({"eval": [{"update": 4, "math": {"acc": 0.5}}]}))
+    [Point(step=4, values={'eval/math/acc': 0.5}, calls=False)]
+    """
+    if isinstance(document, list):
+        for row in document:
+            if not isinstance(row, dict):
+                continue
+            step = next((key for key in STEPS if key in row), None)
+            if step is None:
+                continue
+            if "value" in row:
+                yield Point(row[step], {name.rpartition("\0")[2]: row["value"]}, False)
+            else:
+                values = {key: value for key, value in row.items() if key != step}
+                of = name.rpartition("\0")[2]
+                values = flatten(values if of in _ROWS else {of: values}, separator="/")
+                yield Point(row[step], values, step == "_step")
+    elif isinstance(document, dict) and depth < _DEPTH:
+        for x, y in _AXES:
+            if _along(document.get(y), document.get(x)):
+                key = "/".join(name.split("\0")[-2:])  # the title of the plot and the series
+                yield from (
+                    Point(step, {key: value}, False)
+                    for step, value in zip(document[x], document[y], strict=True)
+                )
+                return
+        at = next((key for key in _LISTS if isinstance(document.get(key), list)), None)
+        for key, inner in document.items():
+            if at is not None and key != at and _along(inner, document[at]):
+                of = name.rpartition("\0")[2]
+                whole = f"{of}/{key}" if of and of not in _ROWS else key
+                for step, value in zip(document[at], inner, strict=True):
+                    yield Point(step, {whole: value}, at == "_step")
+            elif key not in SETTINGS:
+                yield from points_of(inner, f"{name}\0{key}" if name else str(key), depth + 1)

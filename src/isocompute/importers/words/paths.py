@@ -1,0 +1,212 @@
+"""What names of files and folders say: a run's name, what a log measures, numbers.
+
+Logs of training and of evaluation lie side by side (`train.jsonl`, `eval.jsonl`, or folders of
+these names), or those of several evaluation sets (`eval_math.csv`, `eval_aime24.csv`). They are no
+repetitions. What `--set` gives for several runs at once is a pattern of their names, or a B_p by n.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import NamedTuple
+
+from isocompute.errors import InputError
+from isocompute.importers.values.reading import until_it_changes, whole
+
+# What logrotate, and Python's RotatingFileHandler, append to the older parts of a log.
+ROTATED = re.compile(r"(?<=\w)\.[0-9]{1,3}(?=\.gz$|$)")
+_ENDINGS = (".gz", ".jsonl", ".json", ".ndjson", ".csv", ".tsv", ".log", ".txt", ".out", ".stdout",
+            ".wandb",
+            ".parquet", ".ipynb")
+# Names that trainers give every run's log: the folder is what the run is called.
+_COMMON = (
+    "metrics", "logging", "experiment_log", "log", "train", "training", "output", "history",
+    "stdout", "trainer_log", "eval", "evals", "evaluation", "evaluations", "val", "validation",
+    "eval_log", "train_log", "eval_metrics", "train_metrics", "val_metrics", "progress", "result",
+    "results", "scores", "orchestrator", "scalars", "main", "events",
+)  # fmt: skip
+# Folders of which every run has one: a tracker's; and a version of it (Lightning, ms-swift).
+_COMMON_FOLDERS = (  # W&B keeps a run's console in run-DATE-ID/files/output.log
+    "tensorboard", "tensorboard_log", "tensorboard_logs", "tb", "tb_logs", "logs", "files",
+)  # fmt: skip
+# torchtune's, by the second of its start; ROLL's, by the process that wrote it
+TIMED = re.compile(r"log_(?:[0-9]{9,11}|rank_\w+)")
+_NUMBERED = re.compile(r"(?:version|exp)_[0-9]+|(?:v[0-9]+-)?[0-9]{8}[-_][0-9]{6}")
+
+
+def folder_name(folder: Path) -> str:
+    """What a folder calls its run: the next one's name where every run has a folder of that name.
+
+    >>> folder_name(Path("sweep/G8/tensorboard")), folder_name(Path("n8/v0-20260105-101112"))
+    ('G8', 'n8/v0-20260105-101112')
+    >>> folder_name(Path("sweep/G8/exp_001/tensorboard"))  # NeMo-RL's
+    'G8/exp_001'
+    """
+    above = folder.parent.name
+    if above and folder.name.lower() in _COMMON_FOLDERS:
+        return folder_name(folder.parent) if _NUMBERED.fullmatch(above) else above
+    return f"{above}/{folder.name}" if above and _NUMBERED.fullmatch(folder.name) else folder.name
+
+
+def run_name(path: Path) -> str:
+    """What a file calls its run: its name without the endings of logs, dots and all else kept.
+
+    >>> run_name(Path("sweep/qwen2.5-lr1e-6.jsonl.gz")), run_name(Path("n8/metrics.jsonl"))
+    ('qwen2.5-lr1e-6', 'n8')
+    """
+    name = ROTATED.sub("", path.name)
+    while (ending := next((e for e in _ENDINGS if name.endswith(e)), None)) and name != ending:
+        name = name.removesuffix(ending)
+    # W&B's history artifact is 0000.parquet
+    common = name in _COMMON or name.isdecimal() or TIMED.fullmatch(name)
+    return folder_name(path.parent) or name if common else name
+
+
+_TRAIN = dict.fromkeys(("train", "training"), "train")
+_EVAL = {
+    **dict.fromkeys(("eval", "evals", "evaluation", "evaluations"), "eval"),
+    "val": "val", "validation": "val", "test": "test",
+}  # fmt: skip
+_GENERAL = frozenset(("log", "logs", "metrics", "history", "results", "scores"))
+# Words that tell runs or parts apart, not evaluation sets: seed1, n8, 0, 1e
+_OF_RUNS = re.compile(r"(?:s|seed|n|g|gen|bp|bs|b|lr|run|rep|trial|part|rank|k|step|v)?[0-9.e-]+")
+# Numbers of what one job writes anew, its starts and its checkpoints, and times of the clock; those
+# of n, of seeds and of runs tell jobs apart.
+_OF_JOB = re.compile(
+    r"(?<![a-z])(?P<word>exp|job|v|version|attempt|try|retry|restart|resume|part|step|checkpoint|"
+    r"ckpt|iter|iteration|update)[-_]?[0-9]+(?![0-9a-z])"
+    r"|(?<![a-z0-9.])(?:20[0-9]{6}|20[0-9]{2}(?:-[0-9]{2}){2}|1[0-9]{9})"
+    r"(?:[-_T ]?[0-9]{2}(?:[-:.]?[0-9]{2}){1,2}(?:\.[0-9]+)?)?",
+    re.I,
+)
+
+
+def job_of(path: Path) -> str:
+    """A path without the numbers of what one job writes anew.
+
+    >>> job_of(Path("n8/exp_002/step_40/20250812-141207.log"))
+    'n8/exp/step/.log'
+    """
+    return _OF_JOB.sub(lambda found: found["word"] or "", path.as_posix())
+
+
+class Measured(NamedTuple):
+    """What the name of a log says that it measures; "" where it does not."""
+
+    split: str = ""
+    problem_set: str = ""
+
+
+class _Name(NamedTuple):
+    word: str  # train, eval, val or test
+    before: tuple[str, ...]  # words before that of the split
+    after: tuple[str, ...]
+
+    @property
+    def split(self) -> str:
+        return self.word and ("train" if self.word == "train" else "validation")
+
+
+def measured(path: Path) -> Measured:
+    """What a log measures, where one that measures something else lies beside it.
+
+    A lone `train.jsonl` may hold everything.
+    """
+    own = _told(path.name)
+    beside = [] if not own.split else _names(path.parent)
+    alike = [one for one in beside if one.before == own.before]
+    words = {one.word for one in alike if one.word}
+    sets = {(one.word, *one.after) for one in alike if one.split == "validation"}
+    if (
+        own.split == "validation"
+        and len(sets) > 1
+        and words != {"test"}
+        and not any(_OF_RUNS.fullmatch(word) for one in sets for word in one)
+    ):  # runs may be called test_a and test_b
+        one_word = len(words - {"train"}) == 1
+        return Measured(own.split, "_".join(own.after if one_word else (own.word, *own.after)))
+    if any(one.split != own.split and one.after == own.after for one in alike):
+        return Measured(own.split)
+    return Measured(split_folder(path.parent))
+
+
+def is_of_folder(path: Path) -> bool:
+    """Whether a log's name says what it measures of its folder's run, and nothing else."""
+    return not _told(path.name).before and measured(path) != Measured()
+
+
+def split_folder(folder: Path) -> str:
+    """The split of a folder, where one of the other split lies beside it; else ""."""
+    own = _told(folder.name)
+    if not own.split or own.before or own.after:
+        return ""
+    others = _names(folder.parent)
+    there = any(o.split not in ("", own.split) and not o.before and not o.after for o in others)
+    return own.split if there else ""
+
+
+@until_it_changes
+def _names(folder: Path) -> list[_Name]:
+    return [_told(file.name) for file in folder.iterdir()]
+
+
+def _told(name: str) -> _Name:
+    """The split that a name says, and what stands before and after it.
+
+    >>> _told("bp32_n8_eval.jsonl"), _told("train_log.csv")
+    (_Name(word='eval', before=('bp32', 'n8'), after=()), _Name(word='train', before=(), after=()))
+    """
+    stem = re.sub(r"(?:\.(?:jsonl|json|csv|tsv|log|txt|out|gz))+$", "", name.lower())
+    words = [word for word in re.split(r"[-_. ]+", stem) if word not in _GENERAL]
+    at = next((i for i, word in enumerate(words) if word in _TRAIN | _EVAL), None)
+    if at is None:
+        return _Name("", tuple(words), ())
+    return _Name((_TRAIN | _EVAL)[words[at]], tuple(words[:at]), tuple(words[at + 1 :]))
+
+
+PLACEHOLDER = re.compile(r"\{([a-z_]*)\}")
+_BEGINS = "(?:(?<![A-Za-z])|(?<=[0-9]x))"  # a word; 32xn8 has a sign for "times"
+_ABSENT = re.compile(r"(.*\})\[([^][{}]*[^][{}]\{seed\}[^][{}]*)\]")  # in a pattern, at its end
+
+
+def regex_of(pattern: str) -> str:
+    """What a pattern matches: a star is anything within a name, `[_s{seed}]` may be absent.
+
+    A placeholder alone is a whole name: the "0" of a folder "run0" is no step.
+
+    >>> re.search(regex_of("n{a}[*s{seed}]"), "q-n8-steps300-s2")["seed"]
+    '2'
+    >>> [re.search(regex_of("{a}"), name) is not None for name in ("run0/x.csv", "x/20.csv", "20")]
+    [False, True, True]
+    """
+    if alone := PLACEHOLDER.fullmatch(pattern):
+        return rf"(?<![^/])(?P<{alone[1]}>[0-9]{{1,12}})(?![^/.])"
+    absent = _ABSENT.fullmatch(pattern)
+    pattern, may_be = (pattern, "") if absent is None else absent.groups()
+    regexes = []
+    for text in (pattern, may_be):
+        parts = PLACEHOLDER.split(text)
+        for i in range(0, len(parts), 2):  # a word is not the end of another
+            words = parts[i].split("*")
+            parts[i] = "".join(
+                f"{'[^/]*?' * (k > 0)}{_BEGINS * word[:1].isalpha()}{re.escape(word)}"
+                if k or (i == 0 and text == pattern) else re.escape(word)
+                for k, word in enumerate(words)
+            )
+        parts[1::2] = [f"(?P<{name}>[0-9]{{1,12}})" for name in parts[1::2]]
+        regexes.append("".join(parts))
+    return f"{regexes[0]}(?:{regexes[1]})?" if may_be else regexes[0]
+
+
+def parse_by_n(text: str) -> dict[int, int]:
+    """`4:128,8:64` -> the B_p of every n."""
+    pairs = [one.partition(":") for one in text.split(",")]
+    numbers = {whole(n): whole(b_p) for n, _, b_p in pairs}
+    found = {n: b_p for n, b_p in numbers.items() if n and b_p}
+    if len(found) < len(pairs):
+        raise InputError(
+            f"problems_per_batch by n must look like 4:128,8:64, but got {text!r}; write an n, a "
+            "colon and its B_p for each, once."
+        )
+    return found

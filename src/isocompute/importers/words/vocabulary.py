@@ -1,0 +1,360 @@
+"""The words of the trainers: which logged key is which score, and which counts updates.
+
+Every reading was checked against the trainer's own source or a file that it wrote, at the
+version that stands beside it (see also `docs/trainers.md`); a key that is not here is left alone,
+never guessed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+
+from isocompute.importers.values.imported import Metric
+from isocompute.importers.words.settings import Column
+
+_K = r"(?P<k>[1-9][0-9]{0,5})"
+_SET = r"(?P<set>.{1,300}?)"
+
+# verl 0.9.1, trainer/ppo/ray_trainer.py and metric_utils.py: SOURCE/VARIABLE/METRIC@N.
+# best, worst and maj are means of 1,000 bootstrap draws with replacement. MLflow has no @: verl
+# 0.7, utils/tracking.py, writes _at_; tensorboardX (2.6, summary.py) makes it a single _.
+_VERL = re.compile(
+    rf"val-(?P<part>core|aux)/{_SET}/(?P<var>[^/]+)/"
+    rf"(?P<kind>mean|best|worst|maj)(?:@|_at_|_){_K}(?P<mean>/mean)?"
+)
+# up to 0.3: the mean of what later releases call reward (of its tokens' scores, the sum)
+_VERL_OLD = re.compile(r"val/test_score/(?P<set>.{1,300})")
+# TRL 1.16, GRPOTrainer.log; trainer_state.json says eval_reward, the trackers eval/reward.
+# ms-swift 4.4 (rlhf_trainers/grpo_trainer.py) and Unsloth log the same.
+_TRL_EVAL = re.compile(r"eval[_/](?:reward|rewards/(?P<var>.{1,300})/mean)")
+# transformers 5.23, trainer.py, evaluate: of a dictionary of sets each has a prefix of its own,
+# which TRL's own metrics lack (GRPOTrainer.log)
+EVALUATED_SET = re.compile(r"eval[_/](.{1,300})_(?:runtime|loss)")
+_TRL_TRAIN = re.compile(r"(?:train/)?(?:reward|rewards/(?P<var>.{1,300})/mean)")
+# prime-rl, orchestrator: unbiased pass@k and pass^k (all k correct).
+_PRIME = re.compile(rf"eval/{_SET}(?:/(?P<var>[^/@^]+))?/(?P<kind>avg@|pass@|pass\^){_K}")
+# SkyRL 0.3, train/utils/trainer_utils.py: any of N samples right, N all there are.
+_SKYRL = re.compile(rf"eval/{_SET}/(?:(?P<avg>avg_score)|pass_at_{_K})")
+# OpenRLHF 0.11.0, trainer/ppo_trainer.py, compute_eval_metrics: pass1 is the mean over all
+# samples, passN the mean of each problem's best of N.
+_OPENRLHF = re.compile(rf"eval/eval_{_SET}_pass{_K}")
+# slime 0.3.1 (624b824), observability/rollout_metrics.py, metric_utils.py: mean, unbiased pass@k
+_SLIME_PASS = re.compile(rf"eval/{_SET}-pass(?:@|_){_K}")
+_SLIME_MEAN = re.compile(r"eval/(?P<set>[^/]{1,300})")
+# open-instruct 0.3.0, grpo_utils.py, compute_pass_at_k_metrics: pass_at_1 is the mean over all
+_OPEN_INSTRUCT = re.compile(rf"eval/pass_at_{_K}(?P<unbiased>_unbiased)?")
+# EasyR1 0.3.2, trainer/ray_trainer.py, _validate
+_EASYR1 = re.compile(r"val/(?:reward_score|(?P<var>[^/]{1,300})_reward)")
+# rLLM (2026-08, 04f924d), trainer/unified_trainer.py, _validate_async: pass@1 is the mean over all
+_RLLM = re.compile(rf"val/(?P<set>[^/]{{1,300}})/pass@{_K}")
+# tinker-cookbook (2026-08), rl/metric_util.py: RLTestSetEvaluator, named "test" by default
+_TINKER = re.compile(r"(?P<test>test/)?env/(?P<set>[^/]{1,300})/(?:reward/total|(?P<var>correct))")
+
+# Keys that stand alone: NeMo-RL (2026-08, algorithms/grpo.py: accuracy is the mean reward over all
+# rollouts, pass_k whether any is above 0), AReaL 1.0.4 (4aef98d, workflow/rlvr.py), verl (mean
+# reward of the batch that the update uses), prime-rl, SkyRL, slime.
+_ALONE: dict[str, tuple[str, str, str, str]] = {  # kind, variable, split, trainer
+    "validation/accuracy": ("avg", "accuracy", "validation", "nemo-rl"),
+    "val:accuracy": ("avg", "accuracy", "validation", "nemo-rl"),  # training_info.json
+    "validation/pass_k": ("best", "accuracy", "validation", "nemo-rl"),
+    "eval-rollout/reward": ("avg", "reward", "validation", "areal"),
+    "rollout/reward": ("avg", "reward", "train", "areal"),
+    "critic/score/mean": ("avg", "score", "train", "verl"),
+    "reward/all/mean": ("avg", "reward", "train", "prime-rl"),
+    "reward/avg_raw_reward": ("avg", "reward", "train", "skyrl"),
+    "rollout/raw_reward": ("avg", "reward", "train", "slime"),
+    "eval/scores": ("avg", "scores", "validation", "open-instruct"),
+}
+# ROLL (1bc1205), pipeline/rlvr/rlvr_pipeline.py, val: the share of answers with score 1, by tag;
+# validated before the update of the same number, so its steps are updates.
+_ROLL = re.compile(r"val_correct/(?P<set>[^/]{1,300})/mean")
+SLIME_MARKS = ("eval/step", "rollout/step")
+_NO_SET = {
+    "step", "epoch", "global_step", "loss", "reward", "runtime", "samples_per_second",
+    "steps_per_second", "num_tokens", "entropy", "stop_rate", "scores", "sequence_lengths",
+    "reward_std", "frac_reward_zero_std", "kl",
+}
+
+
+def column_of(key: str, seen: Iterable[str] = ()) -> Column | None:
+    """What a logged key means, or None where it is no score that is known.
+
+    Args:
+        key: as it stands in the log.
+        seen: other keys of that log, for words that several trainers use.
+
+    >>> column_of("val-core/math/acc/best@4/mean").metric.label
+    'best@4:bootstrap'
+    """
+    if len(key) > 400:
+        return None
+    if key.startswith("val-"):
+        return _verl(key)
+    if match := _VERL_OLD.fullmatch(key):
+        return _column("avg", "reward", match["set"], trainer="verl")
+    if key in _ALONE:
+        kind, variable, split, trainer = _ALONE[key]
+        return Column(
+            metric=Metric(
+                kind=kind, variable=variable, core=trainer != "open-instruct",
+                estimator="mean" if kind == "avg" else "unbiased",
+            ),
+            split=split, trainer=trainer,
+        )
+    if match := _ROLL.fullmatch(key):
+        return _column("avg", "correct", match["set"], trainer="roll")
+    if key.startswith("eval/") and (found := _evaluation(key, seen)) is not None:
+        return found
+    if match := _TRL_EVAL.fullmatch(key):
+        return _trl(match["var"], "validation")
+    if match := _TRL_TRAIN.fullmatch(key):
+        return _trl(match["var"], "train")
+    if match := _EASYR1.fullmatch(key):
+        variable = match["var"]
+        return Column(
+            metric=Metric(kind="avg", variable=variable or "reward", core=variable is None),
+            trainer="easyr1",
+        )
+    if match := _RLLM.fullmatch(key):
+        problem_set = "" if match["set"] == "unknown" else match["set"]
+        if match["k"] == "1":
+            return _column("avg", "correct", problem_set, trainer="rllm")
+        return _column("best", "correct", problem_set, int(match["k"]), "rllm")
+    if match := _TINKER.fullmatch(key):
+        problem_set = "" if match["set"] == "all" else match["set"]
+        return Column(
+            metric=Metric(kind="avg", variable=match["var"] or "reward", core=match["var"] is None),
+            problem_set=problem_set, split="validation" if match["test"] else "train",
+            trainer="tinker",
+        )
+    return None
+
+
+def _evaluation(key: str, seen: Iterable[str]) -> Column | None:
+    """Keys that begin with `eval/`, the most telling form first."""
+    if match := _PRIME.fullmatch(key):
+        kind = {"avg@": "avg", "pass@": "best", "pass^": "worst"}[match["kind"]]
+        return _column(kind, match["var"] or "reward", match["set"], int(match["k"]), "prime-rl")
+    if match := _SKYRL.fullmatch(key):
+        if match["avg"]:
+            return _column("avg", "score", match["set"], trainer="skyrl")
+        return _column("best", "score", match["set"], int(match["k"]), "skyrl")
+    if match := _OPENRLHF.fullmatch(key):
+        if match["k"] == "1":  # k is in the configuration
+            return _column("avg", "reward", match["set"], trainer="openrlhf")
+        return _column("best", "reward", match["set"], int(match["k"]), "openrlhf")
+    if match := _OPEN_INSTRUCT.fullmatch(key):
+        if match["k"] == "1":
+            return None if match["unbiased"] else _column("avg", "correct", "",
+                                                          trainer="open-instruct")
+        # pass_at_N without the word equals the unbiased one of all N samples, beside it
+        return (
+            _column("best", "correct", "", int(match["k"]), "open-instruct")
+            if match["unbiased"] else None
+        )
+    if match := _SLIME_PASS.fullmatch(key):
+        return _column("best", "reward", match["set"], int(match["k"]), "slime")
+    if match := _SLIME_MEAN.fullmatch(key):
+        name = match["set"]
+        if name in _NO_SET or ("-" in name and name.endswith(("_ratio", "_rate"))):
+            return None
+        # `eval/NAME` is anybody's; slime is told by the counters that it logs beside it
+        if any(mark in seen for mark in SLIME_MARKS):
+            return _column("avg", "reward", name, trainer="slime")
+    return None
+
+
+def _column(
+    kind: str, variable: str, problem_set: str, samples: int | None = None, trainer: str = "",
+) -> Column:
+    return Column(
+        metric=Metric(
+            kind=kind, samples=samples, variable=variable,
+            estimator="mean" if kind == "avg" else "unbiased",
+        ),
+        problem_set=problem_set, trainer=trainer,
+    )
+
+
+def _verl(key: str) -> Column | None:
+    match = _VERL.fullmatch(key)
+    if match is None:
+        return None
+    kind = match["kind"]
+    # mean@N stands alone; best, worst and maj come as .../mean and .../std
+    if (kind == "mean") == (match["mean"] is not None):
+        return None
+    # worst@N is always in val-aux, also for the core variable: acc, or reward without acc
+    core = match["part"] == "core" or match["var"] == "acc"
+    return Column(
+        metric=Metric(
+            kind="avg" if kind == "mean" else kind,
+            samples=int(match["k"]),
+            estimator="mean" if kind == "mean" else "bootstrap",
+            variable=match["var"],
+            core=core,
+        ),
+        problem_set=match["set"], trainer="verl",
+    )
+
+
+def _trl(variable: str | None, split: str) -> Column:
+    said, _, rest = (variable or "").partition("/")  # Tunix: rewards/eval/score/mean
+    if said in ("eval", "train"):
+        variable, split = rest or None, "train" if said == "train" else "validation"
+    return Column(
+        metric=Metric(kind="avg", variable=variable or "reward", core=variable is None),
+        split=split, trainer="trl",
+    )
+
+
+# Mean generated length of the window of steps that a row covers, in tokens.
+LENGTH_KEYS = ("response_length/mean", "completions/mean_length", "train/completions/mean_length")
+# Generated tokens of one step, and cumulative rollouts, where a trainer logs them (prime-rl).
+TOKENS_KEYS = ("progress/decode_tokens", "env/all/total_ac_tokens")
+ROLLOUTS_KEYS = ("progress/total_samples", "progress/total_rollouts")
+# What loops of one's own call a cumulative count; held against B_p * n * step, see `checks`.
+ROLLOUTS = re.compile(
+    r"(?:^|[/_.])(?:total_|num_|n_)?(?:rollouts|trajectories|completions)"
+    r"(?:_(?:seen|total|so_far|generated))?$|"
+    r"(?:^|[/_.])(?:total_samples|(?:consumed|seen)_samples|samples_(?:seen|so_far|consumed))$"
+)
+# Rollouts of one step, in tinker-cookbook (rl/metric_util.py) and loops of one's own.
+COUNTED = re.compile(
+    r"env/all/total_episodes|"
+    r"(?!.*(?:eval|val|test))(?:.*[/_.])?(?:rollout|episode|trajectory|completion|response)s?_count"
+)
+# Batches of rollouts that one update took under dynamic sampling: verl 0.7, recipe/dapo,
+# dapo_ray_trainer.py; NeMo-RL (2026-08), algorithms/grpo.py.
+BATCHES_KEYS = ("train/num_gen_batches", "train/dynamic_sampling_num_gen_batches")
+# Problems that one update drew, in loops of one's own.
+SAMPLED = re.compile(r"(?:^|[/_.])(?:problems|prompts|questions)_(?:sampled|drawn|generated)$")
+# The rate of an update's optimizer: verl 0.9.1, workers/actor; transformers 5.23, trainer.py, and
+# its trackers; OpenRLHF 0.11.0, trainer/ppo_trainer.py; slime 0.3.1, backends.
+RATE_KEYS = (
+    "actor/lr", "learning_rate", "train/learning_rate", "train/actor_lr", "train/lr-pg_0",
+)
+# Logged where batches are refilled, without a count of what was drawn: verl; OpenRLHF, where the
+# unit of the rate changed between versions (trainer/ppo_utils/samples_generator.py).
+EVICTED_KEYS = (
+    "training/filter_groups/evicted_samples", "train/dynamic_filtering_pass_rate",
+    "dynamic_filtering_pass_rate",
+)
+# verl: prompt and response tokens of one step, and the mean prompt: what B_p * n must agree with.
+TOTAL_TOKENS_KEY, PROMPT_KEY = "perf/total_num_tokens", "prompt_length/mean"
+
+# The update whose policy a score belongs to, where evaluations end later than they began.
+POLICY = re.compile(
+    r"(?:policy|model|weights?)_(?:version|step)$|evaluated_at$|"
+    r"(?:eval|evaluation|val|test|score)_of_(?:step|update|iter(?:ation)?)$"
+)
+
+OF_POLICY = re.compile(rf"^(?=val|eval|test).*(?:{POLICY.pattern})")
+
+# The same in tables, where a script filled the last score down.
+MEASURED_AT = re.compile(
+    rf"{POLICY.pattern}|(?:measured|scored|tested|computed)_(?:at|step|update)$|"
+    r"(?:^|[_/.])(?:last_)?(?:eval|evaluation|val|validation|test)_(?:step|update|iteration)$"
+)
+
+# What is counted beside updates, by loops of one's own: consumed_samples, tokens_seen.
+COUNTS = re.compile(
+    r"(?:^|[/_.])(?:samples|rollouts|episodes|prompts|sequences|tokens)(?:_(?:seen|consumed))?$"
+)
+
+# What loops of one's own call a counter of updates; of others, of the optimizer and of time. Ray
+# Tune 2 counts reports (training_iteration).
+_UPDATES = re.compile(
+    r"(?:^|[/_.])(?:updates?|steps?|iterations?|iters?)"
+    r"(?:_(?:done|completed|count|idx|index|number|num|so_far))?$", re.I,
+)
+_NO_UPDATES = re.compile(
+    "training_iteration|quer|prompt|data|sgd|tim(?:e|ing)|sec|per_|perf|optim|grad|mini|micro|inner|env|episode|agent|turn|token|sample|max|"
+    "warm|since|eval|val|test|lr|sched|best|save|ckpt|checkpoint|left|remain", re.I,
+)
+
+
+def counts_updates(key: str) -> bool:
+    """Whether a key that no trainer has seems to count updates.
+
+    >>> counts_updates("progress/updates_done"), counts_updates("timing_s/step")
+    (True, False)
+    """
+    return _UPDATES.search(key) is not None and _NO_UPDATES.search(key) is None
+
+
+TRACKER_STEPS = ("step", "_step", "Step")  # names under which a tracker's own step goes
+# What counts updates beside a tracker's own step, the most telling first. OpenRLHF 0.11.0,
+# utils/logging_utils.py; open-instruct 0.3.0, grpo_fast.py (its global_step counts rollouts); slime
+# 0.3.1, wandb_utils.py; ms-swift 4.4, trainers/patcher.py ("5/100").
+STEP_KEYS = (
+    "train/global_step", "trainer/global_step", "training/global_step", "training_step",
+    "global_step", "global_step/max_steps", "rollout/step", "train/step", "eval/global_step",
+    "eval/step", "progress/batch", "update", "updates", "iteration", "iter", "trainer/step",
+    "train_step",
+)
+_SLASHED = {
+    key.replace("/", "_"): key for key in (
+        *_ALONE, *LENGTH_KEYS, *TOKENS_KEYS, *ROLLOUTS_KEYS, *BATCHES_KEYS, *RATE_KEYS, *STEP_KEYS,
+        TOTAL_TOKENS_KEY, PROMPT_KEY, "training/epoch", "timing_s/step",
+    ) if "/" in key
+}  # fmt: skip
+_VERL_SLASHED = re.compile(
+    r"val-(core|aux)_(.+)_([^_]+)_(mean|best|worst|maj)[@_]([0-9]+)(_mean)?"
+)
+_FEW_SLASHED = 3  # at one or two a name of one's own may be a trainer's by chance
+
+
+def with_slashes(key: str) -> str:
+    """A trainer's key whose slashes were written as `_`; any other as it is.
+
+    >>> with_slashes("val-core_math_acc_mean@4"), with_slashes("perf_total_num_tokens")
+    ('val-core/math/acc/mean@4', 'perf/total_num_tokens')
+    """
+    if match := _VERL_SLASHED.fullmatch(key):
+        part, source, variable, kind, k, mean = match.groups()
+        return f"val-{part}/{source}/{variable}/{kind}@{k}{'/mean' if mean else ''}"
+    return _SLASHED.get(key, key)
+
+
+def header_with_slashes(header: Sequence[str]) -> list[str]:
+    """Columns whose trainer is told by several of them; others as they are."""
+    named = [with_slashes(cell) for cell in header]
+    changed = sum(a != b for a, b in zip(named, header, strict=True))
+    return named if changed >= _FEW_SLASHED and "/" not in "".join(header) else list(header)
+
+
+# Keys of the Hugging Face trainer under W&B and trackio, whose own step counts calls of log
+# (transformers 5.23, integrations/integration_utils.py: train/global_step is logged beside it).
+CALLS = ("trl", "openrlhf", "slime")
+
+
+def axis_of(key: str, seen: Mapping[str, object], defined: Mapping[str, str]) -> str | None:
+    """The key that counts updates for a logged key; None where the tracker's own step does.
+
+    Args:
+        key: of a score.
+        seen: counters that the log holds.
+        defined: what the log's own `define_metric` says, NAME or GLOB* -> counter.
+    """
+    if key in defined and defined[key] in seen:
+        return defined[key]
+    globs = [g for g in defined if g.endswith("*") and key.startswith(g[:-1])]
+    for glob in sorted(globs, key=len, reverse=True):
+        if defined[glob] in seen:
+            return defined[glob]
+    if key.startswith("eval/"):
+        for own in ("eval/global_step", "eval/step"):
+            if own in seen:
+                return own
+    return next((k for k in STEP_KEYS if k in seen and not k.startswith("eval/")), None)
+
+
+def is_own(label: str) -> bool:
+    """Whether a metric is none of the trainers' estimators, but a score that somebody named.
+
+    >>> [is_own(label) for label in ("holdout", "avg@4", "avg:accuracy", "best@4", "")]
+    [True, False, False, False, False]
+    """
+    return label != "" and re.match(r"(avg|best|worst|maj)\b", label) is None

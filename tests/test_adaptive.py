@@ -19,7 +19,6 @@ import pytest
 
 from fake_posterior import FakePosterior
 from isocompute.cli import main
-from isocompute.cli.commands import _thawed
 from isocompute.design.adaptive import _rounded, look_at, next_look
 from isocompute.design.decider import decider
 from isocompute.domain import Configuration
@@ -28,7 +27,7 @@ from isocompute.lr_sweep import lr_study
 from isocompute.model import fit_posterior
 from isocompute.report.sections import study_section
 from isocompute.report.study_data import study_view
-from isocompute.runner import open_study, run_study
+from isocompute.runner import open_study, preview, run_study
 from isocompute.sources.studies import study_curves
 from isocompute.store import Database, Store
 from isocompute.store.decisions import (
@@ -37,12 +36,14 @@ from isocompute.store.decisions import (
     load_looks,
     resting_states,
     save_look,
+    why_ended,
 )
 from isocompute.store.doctor import examine
 from isocompute.store.export import export_study
 from isocompute.store.leases import Spent, progress_file
 from isocompute.store.status import study_status
 from isocompute.study.adaptive import Bounds, Decision, Grid, Look
+from isocompute.study.cost import study_cost
 from isocompute.testing.planted import NOISE, WORLDS, World, chained_arms
 from study_helpers import FAST, edit, small_study
 
@@ -385,7 +386,7 @@ def test_a_frozen_configuration_is_not_said_to_have_stopped(dominated):
 def test_a_frozen_n_is_thawed_to_the_end(tmp_path):
     study = adaptive_study()
     run_study(study, tmp_path, workers=0, settings=FAST, decide=SCRIPT)
-    with pytest.raises(InputError, match=r"must name frozen n \(.*\), but got 4; name"):
+    with pytest.raises(InputError, match=r"must name frozen n \(.*\), but got 4; name those, or "):
         run_study(study, tmp_path, workers=0, settings=FAST, decide=SCRIPT, thaw=[4])
     assert reached(tmp_path)[2, 0] == 64
     summary = run_study(study, tmp_path, workers=0, settings=FAST, decide=SCRIPT, thaw=[2])
@@ -401,18 +402,25 @@ def test_a_frozen_n_is_thawed_to_the_end(tmp_path):
     assert run_study(study, tmp_path, workers=0, settings=FAST, decide=SCRIPT, thaw=True).done == 2
 
 
-def test_a_dry_run_says_what_it_would_thaw(tmp_path):
+def test_a_dry_run_says_what_it_would_thaw_and_what_that_takes(tmp_path):
+    """What is left of the frozen n alone, to its end."""
     folder, study = tmp_path / "s", adaptive_study()
-    assert _thawed(study, folder, None) == []
-    assert _thawed(study, folder, True) == ["Would thaw nothing: no n is frozen."]
+    assert preview(study, folder, SCRIPT, thaw=True) is None
     run_study(study, folder, workers=0, settings=FAST, decide=SCRIPT)
     before = reached(folder)
-    assert _thawed(study, folder, [2]) == _thawed(study, folder, True) == [
-        "Would thaw n = 2, to its end."]  # fmt: skip
-    with pytest.raises(InputError, match=r"must name frozen n \(2\), but got 4; name"):
-        _thawed(study, folder, [4])
+    assert preview(study, folder, SCRIPT).trains == []
+    for asked in ([2], True):
+        found = preview(study, folder, SCRIPT, thaw=asked)
+        assert (found.thawed, found.goes_on) == ([2], False)
+        assert {spec.allocation.rollouts_per_problem for spec in found.trains} == {2}
+        assert {spec.allocation.rollouts for spec in found.trains} == {256}
+        left = sum(256 - found.steps[spec.hash] * 8 for spec in found.trains)
+        assert study_cost(study, runs=found.trains, steps=found.steps).rollouts == left > 0
+    assert found.rollouts == sum(before.values())
+    with pytest.raises(InputError, match=r"must name frozen n \(2\), but got 4; name those, or "):
+        preview(study, folder, SCRIPT, thaw=[4])
     with pytest.raises(InputError, match="only an adaptive study has decisions"):
-        _thawed(small_study(), folder, True)
+        preview(small_study(), folder, thaw=True)
     assert reached(folder) == before
 
 
@@ -683,12 +691,12 @@ def test_adaptive_true_is_a_section_of_defaults(tmp_path):
     ("loss", "line"),
     [
         (0.0015, "  ended: its plan loses less than the tolerance, 0.002"),
-        (0.0022, "  ended: it has trained 300 of 320 rollouts that it may (`adaptive.spend`), and "
+        (0.0022, "  ended: it had trained 300 of 320 rollouts that it may (`adaptive.spend`), and "
                  "its next step needs 340 in all, tolerance 0.002 not met: raise `adaptive.spend` "
                  "to 480"),
         (0.0023, "  ended: no training within the budget would change its plan, tolerance 0.002 "
                  "not met: raise `budget`"),
-        (0.0024, "  ended: it has trained 300 of 320 rollouts that it may (`adaptive.spend`), "
+        (0.0024, "  ended: it had trained 300 of 320 rollouts that it may (`adaptive.spend`), "
                  "tolerance 0.002 not met: raise `adaptive.spend` to 480"),
     ],
 )  # fmt: skip
@@ -709,6 +717,24 @@ def test_status_says_why_a_sweep_ended(loss, line):
         "  frozen: n=8, B_p=32, at 100 rollouts (look 3): chance to come within 0.005 of the best "
         "1.3%, expected improvement 0.0001",
     ]
+
+
+def test_status_is_true_after_a_thaw_and_names_no_more_than_the_grid():
+    """A look of 300 of 320 that it may, then 100 more by a thaw; the grid holds 400 in all."""
+    def end(number, spent, loss, limit):
+        numbers = {"spent": spent, "target": 1000.0, "loss_at_target": loss, "loss_on_path": 0.001,
+                   "tolerance": 0.002, "limit": limit, "needed": 340.0}  # fmt: skip
+        return Look(number, (Decision(action="end", numbers=numbers),))
+
+    looks = [end(3, 200.0, 0.0031, 220.0), end(4, 300.0, 0.003, 320.0)]
+    head, why, unseen = decision_lines(looks, 400, (), 400)
+    assert head.endswith("0.0010 over the budgets up to it; after 200 it was 0.0031")
+    assert why.endswith("raise `adaptive.spend` to 400")  # not 480, which is no part of the grid
+    assert unseen.startswith("  100 rollouts trained since then are not in these losses")
+    assert len(decision_lines(looks, 400, (), 300)) == 2
+    assert why_ended(looks, 400) == why.strip()  # which `run` says at its end
+    (_, why) = decision_lines([end(4, 400.0, 0.003, 400.0)], 400, (), 400)
+    assert "all that its grid holds, tolerance 0.002 not met: raise `budget`, or add seeds" in why
 
 
 def test_what_a_sweep_may_spend_where_nobody_says():

@@ -17,6 +17,8 @@ import pytest
 
 from isocompute.cli import main
 from isocompute.errors import RunError
+from isocompute.runner import calibrate
+from isocompute.store import Store
 from study_helpers import small_study
 
 STUDY = """
@@ -75,6 +77,72 @@ def test_a_dry_run_says_what_and_how_much_and_runs_nothing(
     assert lines[-2].startswith("learning rates: ")
     assert lines[-2].count(",") == 6
     assert [p.name for p in tmp_path.iterdir()] == ["tiny.yaml"]
+
+
+def test_a_dry_run_of_a_folder_says_what_is_left_and_refuses_what_the_command_refuses(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """By hand: twice the budget leaves 640 rollouts of each of 4 runs; a third seed 1,280 each."""
+    file = tmp_path / "tiny.yaml"
+    file.write_text(STUDY)
+    run = ["run", str(file), "--workers", "0", "--calibrate", "0"]
+    assert main(run) == 0
+    kept = (tmp_path / "tiny" / "study.db").read_bytes()
+    capsys.readouterr()
+
+    def dry(*more: str) -> str:
+        assert main([*run, "--dry-run", *more]) == 0
+        return capsys.readouterr().out
+
+    assert dry().startswith("tiny: nothing left to train; 2,560 rollouts are trained (4 done).")
+    lines = dry("budget=1280").splitlines()
+    assert lines[0].startswith("tiny: 4 runs, 2,560 rollouts + ")
+    assert [line.split() for line in lines[3:5]] == [
+        ["4", "4", "40", "80", "640", "2"], ["4", "8", "20", "40", "640", "2"]]  # fmt: skip
+    (document,) = [json.loads(dry("grid.seeds=3", "budget=1280", "--json", "-"))]
+    assert document["estimate"]["rollouts"] == 4 * 640 + 2 * 1280
+    assert main([*run, "recipe.warmup_steps=3", "--dry-run"]) == 2
+    refused = capsys.readouterr().err
+    assert "seed=0 it changes recipe.warmup_steps: 10 -> 3; undo it" in refused
+    assert main([*run, "recipe.warmup_steps=3"]) == 2
+    assert capsys.readouterr().err == refused
+    assert (tmp_path / "tiny" / "study.db").read_bytes() == kept
+    # What is priced is what is drawn.
+    more = json.loads(dry("budget=1280", "--json", "-"))["estimate"]
+    with Store(tmp_path / "tiny") as store:
+        before = store.accounting()
+    assert main([*run, "budget=1280"]) == 0
+    with Store(tmp_path / "tiny") as store:
+        after = store.accounting()
+    assert after.rollouts - before.rollouts == more["rollouts"]
+    assert after.evaluation_rollouts - before.evaluation_rollouts == more["evaluation_rollouts"]
+
+
+def test_a_measurement_draws_a_small_part_of_what_it_measures() -> None:
+    """By hand: 5% of four runs of 64,000 are 12,800; without a bound it would draw them for 60 s.
+
+    Evaluations come on top.
+    """
+    found = calibrate(small_study(ns=(2, 4), seeds=(0, 1), rollouts=64000), seconds=60.0)
+    assert 0 < found.rollouts < 2 * 12800
+    assert found.wall_s < 60
+
+
+def test_a_file_of_stand_ins_is_said_to_be_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "toy.yaml"
+    world = "{generated: world, options: {world: bits, size: 64, part: %s}}"
+    file.write_text(
+        "engine: local\nengine_options: {model: bits-mlp}\nbudget: 2e4\n"
+        f"problems:\n  train: {world % 'train'}\n"
+        f"  validation: {{all: {world % 'validation'}}}\n"
+        "grid: {problems_per_batch: 8, rollouts_per_problem: [4, 8]}\n"
+    )
+    for command in ("run", "lr-sweep"):
+        assert main([command, str(file), "--dry-run"]) == 0
+        said = "Trains bits-mlp on generated problems: a rehearsal, not your model."
+        assert said in capsys.readouterr().out
 
 
 def test_what_fits_into_no_run_or_hardly_counts_is_said(

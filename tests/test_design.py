@@ -133,17 +133,17 @@ def test_no_sweep_is_the_answer_where_it_can_tell_nothing(monkeypatch: Any) -> N
     assert "As good" not in " ".join(design_lines(d))
     evaluated = "Cost    45.6k rollouts more to evaluate; GPU-hours: give "
     assert design_lines(d)[1].startswith(evaluated)
-    # The prior is of another model: one number says what a guess loses, the one that was found.
+    # The prior is of another model: what is lost if it is alike, and what was found if not.
     others = documented([notice("prior_of_others", model="Qwen2.5-7B-Instruct", lost=0.018)])
     across = {**d["worth"], "across_models": {"without": 0.018, "after": 0.018}}
     text = " ".join(" ".join(design_lines({**d, **others, "worth": across})).split())
-    found = "a guessed n lost 0.018 of score to the best n, an n found by a sweep as much."
-    assert f"Worth in tests on models unlike the prior's {found} Here a sweep of n = " in text
-    assert "does not pay: it costs more than it finds" in text
-    assert "0.00" not in text
+    lost, swept = (d["worth"][k]["loss"] for k in ("without", "after"))
+    assert f"Worth score lost to the best n, in models like the prior's: {lost:.3f}; with a" in text
+    assert f"which costs more than it finds, {swept:.3f}" in text
+    assert "; in others 0.018 either way" in text
     assert "Note" not in text
     pays = " ".join(" ".join(design_lines({**d, "answer": "sweep", "worth": across})).split())
-    assert f"{found[:-1]}. If yours is like the prior's, this sweep saves " in pays
+    assert f"prior's: {swept:.3f} after the sweep" in pays
     assert "which flatter both" in " ".join(design_lines({**d, "worth": across}, why=True))
     paid = {**d["sweep"], "cost": {**d["sweep"]["cost"], "gpu_hours": 700.0, "usd": 1400.0}}
     said = " ".join(" ".join(design_lines({**d, "sweep": paid})).split())
@@ -545,9 +545,9 @@ def test_rates_that_cost_more_than_a_sweep_may_are_refused_and_a_far_batch_is_sa
     poor = replace(LIMITS, budget=4e5, recipe=Recipe())
     _, d = design_sweep(ALIKE, Asked(limits=poor, draws=DRAWS))
     assert d["lr_sweep"] is None
-    said = "would take 40% of the budget, more than a sweep may (15%)"
+    said = "is Qwen2.5-7B's, 1e-6: to try seven would take 40% of the budget, more than a sweep"
     assert any(one["code"] == "rates_unpaid" and said in one["text"] for one in d["notices"])
-    assert "Rate    To try seven learning rates would take 40%" in "\n".join(design_lines(d))
+    assert "Rate    The learning rate is Qwen2.5-7B's, 1e-6:" in "\n".join(design_lines(d))
     _, d = design_sweep(ALIKE, Asked(limits=replace(poor, budget=4e6), draws=DRAWS))
     assert d["lr_sweep"]["rollouts"] == 7 * 39 * 1024
     assert d["lr_sweep"]["evaluation_rollouts"] == 7 * 2 * 1200
@@ -698,7 +698,8 @@ def test_six_situations_and_the_study_is_taken_as_it_is(
         assert rates["runs"] == d["lr_sweep"]["runs"]
     # The command that starts the run is copied from the screen; it trains what was advised, and
     # with what is asked for first it keeps to the budget.
-    assert lines[-1] == f"Start   isocompute run {study}"
+    aside = "" if "stand_ins" not in codes else "   (of placeholders: a rehearsal)"
+    assert lines[-1] == f"Start   isocompute run {study}{aside}"
     run = estimated(["run", str(study)])
     assert run["runs"] == 1
     assert agrees(run, d["final"])
@@ -720,6 +721,8 @@ def test_six_situations_and_the_study_is_taken_as_it_is(
     assert ("cores of this machine" in str(d.get("time"))) == (d["engine"] == "local")
     assert ("cores of this machine" in told) == (d["engine"] == "local")
     assert "cores of this machine" not in " ".join(lines)
+    if d["lr_sweep"] is not None and "--model" in asked:
+        assert "(verl): the run, at Qwen2.5-7B's learning rate, 1e-6 First" in told
     assert d["engine"] != "local" or d["sweep"]["cost"]["gpu_hours"] is None
     assert ("prior_alone" in codes) == ("easy" not in " ".join(asked) and name not in
                                         ("2,000 dollars", "an older study"))  # fmt: skip
@@ -1102,8 +1105,8 @@ def test_what_speaks_against_the_answer_stands_below_it_and_the_rest_under_why(
     assert f"that loses {choice}, or {best} if it were sure which is best." in long
     hours = d["sweep"]["cost"]["gpu_hours"]
     assert f"Its cost ({hours:.0f} GPU-hours, {hours / 16 / 24:.1f} days) loses " in long
-    behind = {g["rollouts_per_problem"]: g["behind"] for g in d["worth"]["guesses"]}
-    assert f"Against n = 512: n = 256 loses {behind[256]:.3f} more." in long
+    lost = {g["rollouts_per_problem"]: g["loss"] for g in d["worth"]["guesses"]}
+    assert f"Against n = 512: n = 256 loses {lost[256] - lost[512]:.3f} more." in long
     # As many problems as the prior's: nothing speaks against it.
     assert main([*asked, "--problems", "6000"]) == 0
     assert "Caution" not in capsys.readouterr().out
@@ -1137,7 +1140,9 @@ def test_difficulty_is_taken_from_pass_rates_that_every_problem_has(
     for rates, found in (([0.5, 0.4], "easy"), ([0.0, 0.05], "hard"), ([0.0, 0.5], "mixed")):
         d, out, study = designed([*rates])
         assert d["difficulty"] == found
-        assert f"Set {found} difficulty, by --train's pass rates; --difficulty overrides" in out
+        # Where there is no room for both, the n that are as good stay.
+        said = f"Set {found} by --train's pass rates, if at temperature 0.6; or --difficulty"
+        assert said in out or "As good n = " in out
         assert f'recipe: {{"difficulty": "{found}"}}' in study
         assert d["prior"]["sources"][0] == (
             "published:qwen2.5-7b-" + {"mixed": "hard"}.get(found, found))  # fmt: skip
@@ -1173,6 +1178,20 @@ def test_what_needs_no_simulation_is_refused_before_it(
     assert message in error
     assert error.count("\n") == 1
     assert not Path("s.yaml").exists()
+
+
+@pytest.mark.parametrize(("more", "message"), [
+    (["--budget", "100"], "must hold one update of 32 problems with n = 8 (256 rollouts), but got"),
+    (["--budget", "3M", "--max-batch", "16"], "but got --max-batch 16; raise it"),
+    (["--budget", "3M", "--spend", "15"], "must be below 100%, but got '15'; write 15% for 0.15"),
+    (["--budget", "3M", "--spend", "200%"], "must be below 100%, but got '200%'; see"),
+])  # fmt: skip
+def test_limits_that_hold_nothing_are_refused_before_the_worlds_are_made(
+    more: list[str], message: str, capsys: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("isocompute.design.shipped_worlds", None)
+    assert main(["design", *more]) == 2
+    assert message in capsys.readouterr().err
 
 
 @pytest.mark.usefixtures("quick")

@@ -26,6 +26,8 @@ from isocompute.design import (
     worlds_of,
 )
 from isocompute.design.judge import Judge, Lost, most_judged, nothing_lost, pays
+from isocompute.design.kept import Kept
+from isocompute.design.losses import why_lines
 from isocompute.design.worth import Loss
 from isocompute.errors import InputError
 from isocompute.lr_sweep import LEAST, STEPS
@@ -211,14 +213,33 @@ def test_a_file_with_stand_ins_tries_rates_as_one_with_a_model(
     assert estimate["rollouts"] == d["lr_sweep"]["rollouts"]
 
 
-def test_the_rate_of_the_toy_is_that_of_the_toy_alone() -> None:
-    for engine, model, train, known in (
-        ("local", None, None, True), ("local", "M", None, False), ("local", None, "f", False),
-        ("trl", None, None, False), ("verl", None, None, False),
+def test_a_shipped_model_has_its_own_rate_and_no_other_model_has_it() -> None:
+    other = "Qwen2.5-7B"
+    for engine, model, train, known, rate, of in (
+        ("local", None, None, True, 1e-3, "bits-mlp"), ("local", "M", None, False, 1e-6, other),
+        ("local", None, "f", False, 1e-3, "bits-mlp"), ("local", "machine", "f", True, 1e-3,
+                                                        "machine"),
+        ("local", "verbs", None, True, 5e-4, "verbs"), ("trl", None, None, False, 1e-6, other),
+        ("verl", None, None, False, 1e-6, other), ("verl", "machine", "f", False, 1e-6, other),
     ):  # fmt: skip
         trainer = Trainer(engine=engine, model=model, train=train)
         assert trainer.rate_known == known
-        assert (trainer.recipe.learning_rate == 1e-3) == known
+        temperature = 0.6 if of == other else 1.0
+        assert trainer.recipe.learning_rate == rate
+        assert trainer.learning_rate == {"value": rate, "of": of, "temperature": temperature}
+    kept = Kept(words={"learning_rate": 3e-4}, recorded=("learning_rate",))
+    mine = Trainer(engine="local", model="machine", kept=kept)
+    assert mine.learning_rate == {"value": 3e-4, "of": "runs", "temperature": 1.0}
+
+
+def test_what_an_n_loses_against_another_has_its_sign() -> None:
+    row = {"loss": 0.0, "choice": 0.0, "choice_at_best": 0.0, "spending": 0.0}
+    guesses = [{"rollouts_per_problem": n, "loss": loss}
+               for n, loss in ((128, 0.00958), (64, 0.00896), (256, 0.01194))]  # fmt: skip
+    worth = {"after": row, "without": {"rollouts_per_problem": 128, "loss": 0.00958},
+             "guesses": guesses, "half": None, "twice": None}  # fmt: skip
+    said = " ".join(why_lines({"worth": worth, "sweep": {"rollouts_per_problem": [8]}}, "1"))
+    assert "Against n = 128: n = 64 loses 0.001 less, n = 256 loses 0.002 more." in said
 
 
 # ---- what was given ----

@@ -126,7 +126,7 @@ def test_a_longer_run_wants_a_lower_rate(tmp_path):
     long = find_anchor(folder, study, run_steps=20 * 16)["anchor"]
     assert (long["learning_rate"], long["tried_rate"], long["run_steps"]) == (2e-3, 8e-3, 320)
     said = find_anchor(folder, study, run_steps=320)["reason"]
-    assert "0.008 did best in 20 steps, 320 want it lower" in said
+    assert "0.008 did best in 20 steps, 320 steps need a lower" in said
     near = find_anchor(folder, study, run_steps=22)["anchor"]
     assert near["learning_rate"] == find_anchor(folder, study, run_steps=5)["anchor"][
         "learning_rate"] == 8e-3  # fmt: skip
@@ -156,18 +156,22 @@ def test_a_rate_above_one_that_broke_is_never_taken(tmp_path):
 
 def test_at_an_edge_it_says_how_to_go_on_and_old_rates_stay_in(tmp_path):
     folder = tmp_path / "s"
-    high = sweep(folder, rates=(1e-3, 2e-3))
-    assert (high["anchor"]["learning_rate"], high["edge"]) == (2e-3, "high")
+    high = sweep(folder, rates=(1e-3, 2e-3))  # 2e-3 is surely better, so more may be, too
+    assert (high["anchor"], high["edge"]) == (None, "high")
+    assert "of 2 the largest, 0.002, scores best, surely above 0.001; try higher" in high["reason"]
     assert high["run_next"] == ["isocompute lr-sweep s.yaml --rates 0.004,0.008,0.016"]
-    assert [w["code"] for w in high["warnings"]] == ["anchor_at_edge"]
+    level = sweep(tmp_path / "level", rates=(2e-3, 8e-3))
+    assert (level["anchor"]["learning_rate"], level["edge"]) == (8e-3, "high")
+    assert [w["code"] for w in level["warnings"]] == ["anchor_at_edge"]
     more = sweep(folder, rates=(8e-3, 16e-3))
     assert list(by_rate(more)) == [1e-3, 2e-3, 8e-3, 16e-3]
+    assert "of 4 rates" in more["reason"]
     assert (more["anchor"]["learning_rate"], more["edge"]) == (8e-3, None)
     assert more["accounting"]["rollouts"] == 2 * high["accounting"]["rollouts"]
     assert more["run_next"] == []
     low = sweep(tmp_path / "low", rates=(8e-3, 16e-3))
-    assert (low["edge"], low["run_next"]) == (
-        "low", ["isocompute lr-sweep s.yaml --rates 0.001,0.002,0.004"]
+    assert (low["anchor"], low["edge"], low["run_next"]) == (
+        None, "low", ["isocompute lr-sweep s.yaml --rates 0.001,0.002,0.004"]
     )  # fmt: skip
 
 
@@ -178,6 +182,29 @@ def test_where_every_rate_breaks_there_is_no_anchor(tmp_path):
     assert document["rates"][0]["failed"][0]["state"] == "failed"
     assert "none of 2 from 0.008 to 0.016 is" in document["reason"]
     assert document["run_next"] == ["isocompute lr-sweep s.yaml --rates 0.001,0.002,0.004"]
+
+
+def test_no_anchor_is_named_from_noise(tmp_path, monkeypatch):
+    """By hand: one problem of 8 gains 1 of 4: a change of 1/32, standard error 1/32."""
+    start = [2] * 8
+    for rate, end in ((1e-4, start), (2e-4, [3, *start[1:]]), (4e-4, [2] * 7 + [3])):
+        monkeypatch.setitem(SCORES, rate, (end, end))
+    still = sweep(tmp_path / "s", rates=(1e-4, 2e-4, 4e-4), **{"from": 2})
+    assert (still["anchor"], still["edge"]) == (None, "high")
+    assert {row["score_start"] for row in still["rates"]} == {0.5}
+    assert still["reason"] == (
+        "a rate must surely score above the start (0.500), but none of 3 from 0.0001 to 0.0004 "
+        "does; try larger ones, then more updates, or easier problems."
+    )
+    assert still["run_next"] == ["isocompute lr-sweep s.yaml --rates 0.0016,0.0064,0.0256"]
+    # The rate above breaks: larger ones cannot help. Runs of another length have another folder.
+    stuck = sweep(tmp_path / "b", rates=(1e-4, 2e-4, 16e-3), broken=16e-3, **{"from": 2})
+    assert (stuck["anchor"], stuck["edge"]) == (None, None)
+    assert stuck["reason"].endswith("train for more than 20 updates, or on easier problems.")
+    assert stuck["run_next"] == [
+        f"isocompute lr-sweep s.yaml budget=640 -o {tmp_path / 'b'}-longer --rates 0.0001,0.0002"]
+    taught = sweep(tmp_path / "t", rates=(2e-4, 2e-3, 8e-3), **{"from": 2})
+    assert taught["anchor"]["learning_rate"] == 8e-3
 
 
 def test_with_one_seed_noise_is_that_of_the_problems(tmp_path):
@@ -357,14 +384,16 @@ RATED = "engine: rated\nengine_options: {raising: 0.001}"
 
 def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     file = tmp_path / "s.yaml"
-    file.write_text(STUDY)
-    argv = ["lr-sweep", str(file), "--workers", "0", "--rates", "0.25,1"]
+    text = STUDY.replace("engine: simulator", "engine: rated").replace("size: 6", "size: 8")
+    text = text.replace("main:", "val:")
+    file.write_text(text)
+    argv = ["lr-sweep", str(file), "--workers", "0", "--rates", "2e-3,8e-3"]
     assert main([*argv, "--json", "-"]) == 0
     document = json.loads(capsys.readouterr().out)
     assert document["folder"] == str(tmp_path / "s-lr")
-    assert [row["learning_rate"] for row in document["rates"]] == [0.25, 1.0]
+    assert [row["learning_rate"] for row in document["rates"]] == [2e-3, 8e-3]
     assert document["run_next"][0].startswith(f"isocompute lr-sweep {file} --rates ")
-    assert main(["lr-sweep", str(file), "--workers", "0", "--rates", "0.5"]) == 0
+    assert main(["lr-sweep", str(file), "--workers", "0", "--rates", "4e-3"]) == 0
     out = capsys.readouterr().out
     assert "3 rates at B_p=4, n=4, 40 steps, 2 seeds" in out
     assert "in the study file: recipe: {learning_rate: " in out
@@ -374,7 +403,7 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     assert f"Run next: isocompute lr-sweep {file} -o {tmp_path / 'none'} --rates 0.001," in (
         capsys.readouterr().err
     )
-    file.write_text(STUDY)
+    file.write_text(text)
     assert main([*argv, "recipe.warmup_steps=3"]) == 2
     assert "seed=0 it changes recipe.warmup_steps: 10 -> 3; undo it" in capsys.readouterr().err
     assert main(["lr-sweep", str(file), "--rates", "1,x"]) == 2

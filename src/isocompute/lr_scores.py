@@ -30,13 +30,14 @@ class Rate:
     Args:
         rate: after warm-up.
         scores: S, of the finished runs.
-        problem_score_P: mean over the seeds.
+        problem_score_P, problem_start_P: at the end and before training, mean over the seeds.
         row: of the document.
     """
 
     rate: float
     scores: list[float]
     problem_score_P: NDArray[np.float64]
+    problem_start_P: NDArray[np.float64]
     row: dict[str, Any]
 
     @property
@@ -44,10 +45,18 @@ class Rate:
         """In every seed."""
         return bool(self.row["healthy"])
 
+    def learned(self, level: float) -> bool:
+        """Whether its runs surely end above where they began, by the noise of the problems."""
+        if not self.scores:
+            return False
+        gain_P = self.problem_score_P - self.problem_start_P
+        half = Noise.of_problems(gain_P).half_width(1, level)
+        return half is not None and float(gain_P.mean()) > half
+
 
 def rate_of(store: Store, rate: float, runs: Sequence[StoredRun], name: str, metric: str) -> Rate:
     """Scores and findings of the runs of one rate on a validation set."""
-    scores, problems, smooth = [], [], []
+    scores, problems, starts, smooth = [], [], [], []
     findings: list[Finding] = []
     broken = [run for run in runs if run.state in ("failed", "invalid")]
     unhealthy = {run.hash for run in broken}
@@ -63,6 +72,7 @@ def rate_of(store: Store, rate: float, runs: Sequence[StoredRun], name: str, met
         score_KP = problem_scores(successes_KP, samples, metric)
         scores.append(float(score_from_counts(successes_KP[-1], samples, metric)))
         problems.append(score_KP[-1])
+        starts.append(score_KP[0])
         if fell(score_KP[0], score_KP[-1]):
             unhealthy.add(run.hash)
             start, end = (float(score_KP[k].mean()) for k in (0, -1))
@@ -76,6 +86,7 @@ def rate_of(store: Store, rate: float, runs: Sequence[StoredRun], name: str, met
         smooth += [] if share is None else [share]
     row = {
         "learning_rate": rate, "score": float(np.mean(scores)) if scores else None,
+        "score_start": float(np.mean(starts)) if starts else None,
         "interval": None, "behind_best": None, "behind_best_interval": None,
         "within_noise": None, "healthy": not unhealthy, "n_runs": len(runs),
         "n_unhealthy": len(unhealthy),
@@ -83,8 +94,8 @@ def rate_of(store: Store, rate: float, runs: Sequence[StoredRun], name: str, met
         "findings": _findings(findings),
         "failed": [{"run": run.hash, "state": run.state, "reason": run.reason} for run in broken],
     }  # fmt: skip
-    mean_P = np.mean(problems, axis=0) if problems else np.empty(0)
-    return Rate(rate, scores, mean_P, row)
+    start_P, mean_P = (np.mean(of, axis=0) if of else np.empty(0) for of in (starts, problems))
+    return Rate(rate, scores, mean_P, start_P, row)
 
 
 def fell(start_P: NDArray[np.float64], end_P: NDArray[np.float64]) -> bool:

@@ -41,6 +41,9 @@ _WARM_UPS = 2
 # A longer run wants a lower rate: the best falls with the square root of the steps, as averaging
 # noise out would have it. Less than a tenth lower is no change.
 _LOWER = 0.9
+# Where a grid goes on, in times of its end: nearby, or far where no rate has moved a score.
+_LOWER_RATES, _HIGHER, _FAR_HIGHER = (1 / 8, 1 / 4, 1 / 2), (2, 4, 8), (4, 16, 64)
+_TIMES = 4  # as many updates, where no rate has moved a score
 # Warnings that come of too large a rate. The others (dead batches, clipped responses) are of
 # the problems or the length limit, and smaller rates share them.
 _NOISY = ("gradient_spikes", "kl_drift")
@@ -175,6 +178,9 @@ def find_anchor(
     rate is lower by the square root of the steps. Noise is that of the seeds,
     pooled over the healthy rates; with one seed that of the validation problems, paired.
 
+    Noise makes no anchor: there is none where no rate surely ends above its start, nor where the
+    best is the smallest or largest tried and surely better than its neighbour.
+
     Args:
         folder: that `run_study` filled.
         study: what `lr_study` made.
@@ -184,7 +190,7 @@ def find_anchor(
         run_steps: updates of the run that the rate is for; None: as many.
 
     Returns:
-        The document of `lr-sweep --json`; "anchor" is None where no rate is healthy.
+        The document of `lr-sweep --json`; "anchor" is None where none is found.
 
     Raises:
         InputError: unknown metric or validation set.
@@ -210,7 +216,7 @@ def find_anchor(
         "n_seeds": seeds, "metric": wanted, "problem_set": name, "level": LEVEL,
         "rates": [one.row for one in found], "accounting": cost,
     }  # fmt: skip
-    return {**document, **_choice(found, spec, seeds, command, run_steps)}
+    return {**document, **_choice(found, spec, seeds, command, run_steps, str(folder))}
 
 
 def check_scores(
@@ -243,8 +249,9 @@ def check_scores(
 
 
 def _choice(
-    found: Sequence[Rate], spec: RunSpec, seeds: int, command: str, run_steps: int | None
-) -> dict[str, Any]:
+    found: Sequence[Rate], spec: RunSpec, seeds: int, command: str, run_steps: int | None,
+    folder: str,
+) -> dict[str, Any]:  # fmt: skip
     """The anchor, why, whether it was at an edge, and what to run then."""
     rates = [one.rate for one in found]
     first_bad = min((one.rate for one in found if not one.healthy), default=math.inf)
@@ -261,22 +268,40 @@ def _choice(
         notices.append(notice("probe_in_warm_up", steps=steps, warm_up=min(warm_up, steps),
                               least=least, budget=least * spec.allocation.batch_size))  # fmt: skip
     if not calm:
-        lower = [_tidy(min(rates) / factor) for factor in (8, 4, 2)]
-        return {
-            "anchor": None, "edge": "low", **documented(notices),
-            "reason": f"a rate must be healthy in every seed, but none of {len(rates)} from "
-            f"{min(rates):g} to {max(rates):g} is; try smaller ones.",
-            "run_next": [_extension(command, lower)],
-        }  # fmt: skip
+        reason = (f"a rate must be healthy in every seed, but none of {len(rates)} from "
+                  f"{min(rates):g} to {max(rates):g} is; try smaller ones.")  # fmt: skip
+        return _none(notices, "low", reason, [_extension(command, min(rates), _LOWER_RATES)])
+    # Each of the rates tried might rise by luck alone.
+    if not any(one.learned(1 - (1 - LEVEL) / len(found)) for one in calm):
+        start = float(np.mean([one.problem_start_P.mean() for one in calm]))
+        reason = (f"a rate must surely score above the start ({start:.3f}), but none of "
+                  f"{len(rates)} from {min(rates):g} to {max(rates):g} does")  # fmt: skip
+        # Runs of another length are other runs, in a folder of their own.
+        other = shlex.quote(f"{folder}-longer")
+        budget = _TIMES * steps * spec.allocation.batch_size
+        if first_bad < math.inf:
+            stable_rates = [one.rate for one in calm][-3:]
+            longer = _extension(f"{command} budget={budget} -o {other}", 1, stable_rates)
+            reason += f"; train for more than {steps} updates, or on easier problems."
+            return _none(notices, None, reason, [longer])
+        reason += "; try larger ones, then more updates, or easier problems."
+        further = _extension(command, max(rates), _FAR_HIGHER)
+        return _none(notices, "high", reason, [further])
     chosen = max(calm, key=lambda one: (float(np.mean(one.scores)), -one.rate))
     edge = "high" if chosen.rate == rates[-1] else "low" if chosen.rate == rates[0] else None
     run_next: list[str] = []
     if edge is not None:
-        more = (2, 4, 8) if edge == "high" else (1 / 8, 1 / 4, 1 / 2)
-        run_next = [_extension(command, [_tidy(chosen.rate * factor) for factor in more])]
-        end = "largest" if edge == "high" else "smallest"
+        end, more = ("largest", _HIGHER) if edge == "high" else ("smallest", _LOWER_RATES)
+        run_next = [_extension(command, chosen.rate, more)]
+        others = [one for one in below if one is not chosen]
+        beside = min(others, key=lambda one: abs(math.log(one.rate / chosen.rate)), default=None)
+        if beside is None or not beside.row["within_noise"]:
+            than = "" if beside is None else f", surely above {beside.rate:g}"
+            reason = (f"the best rate must lie within those tried, but of {len(rates)} the {end}, "
+                      f"{chosen.rate:g}, scores best{than}; try {edge}er ones.")  # fmt: skip
+            return _none(notices, edge, reason, run_next)
         notices.append(notice("anchor_at_edge", rate=chosen.rate, end=end, command=run_next[0]))
-    reason = "the best score of the stable rates"
+    reason = f"the best score of the stable ones of {len(rates)} rates"
     equal = [f"{one.rate:g}" for one in below if one.row["within_noise"] and one is not chosen]
     if equal:
         reason += f"; within noise of the best: {', '.join(equal)}"
@@ -289,7 +314,7 @@ def _choice(
     shrunk = math.sqrt(min(1.0, steps / meant))
     rate = _tidy(chosen.rate * shrunk) if shrunk < _LOWER else chosen.rate
     if rate < chosen.rate:
-        reason += f"; {chosen.rate:g} did best in {steps} steps, {meant:,} want it lower"
+        reason += f"; {chosen.rate:g} did best in {steps} steps, {meant:,} steps need a lower"
     return {
         "anchor": {
             "learning_rate": rate, "base_batch_size": spec.allocation.batch_size,
@@ -304,5 +329,14 @@ def _noisy(one: Rate) -> bool:
     return any(finding["code"] in _NOISY for finding in one.row["findings"])
 
 
-def _extension(command: str, rates: Sequence[float]) -> str:
-    return f"{command} --rates {shlex.quote(','.join(f'{rate:g}' for rate in rates))}"
+def _none(
+    notices: Sequence[Notice], edge: str | None, reason: str, run_next: Sequence[str]
+) -> dict[str, Any]:
+    """No anchor: why, and what to run instead."""
+    return {"anchor": None, "edge": edge, **documented(notices), "reason": reason,
+            "run_next": list(run_next)}  # fmt: skip
+
+
+def _extension(command: str, rate: float, factors: Sequence[float]) -> str:
+    rates = ",".join(f"{_tidy(rate * factor):g}" for factor in factors)
+    return f"{command} --rates {shlex.quote(rates)}"

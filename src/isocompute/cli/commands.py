@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from isocompute.cli.output import check_target, show, warn, write_json
 from isocompute.cli.scores import narrowed, scores
-from isocompute.errors import InputError, RefusalError
+from isocompute.errors import InputError, NotInstalledError, RefusalError
 from isocompute.files import refuse_file
 
 if TYPE_CHECKING:
@@ -129,12 +129,26 @@ def run(options: Options) -> int:
     folder = _folder(options)
     if options.dry_run:
         study, lacks = planned_study(options.study, options.overrides, folder)
-        return _dry_run(study, lacks, folder, options, _thawed(study, folder, options.thaw))
+        return _dry_run(study, lacks, folder, options)
     study = open_study(options.study, options.overrides, folder)
     summary, cost = _train(study, folder, options)
     write_json({**summary.accounting.to_dict(), "estimate": cost.to_dict()}, options.json)
-    show(summary_lines(summary, str(folder)), quiet=options.json == "-")
+    show([*summary_lines(summary, str(folder)), *_why_ended(study, folder)],
+         quiet=options.json == "-")  # fmt: skip
     return summary.exit_code
+
+
+def _why_ended(study: Study, folder: Path) -> list[str]:
+    """Of an adaptive sweep that is over: whether it has found what it was to find."""
+    from isocompute.store import Database
+    from isocompute.store.decisions import load_looks, why_ended
+
+    if study.adaptive is None:
+        return []
+    with contextlib.closing(Database(folder)) as database:
+        why = why_ended(load_looks(database), study.rollouts)
+    return textwrap.wrap(f"The sweep {why}.", 80, subsequent_indent="  ",
+                         break_on_hyphens=False) if why else []  # fmt: skip
 
 
 def _folder(options: Options, ending: str = "") -> Path:
@@ -146,45 +160,41 @@ def _folder(options: Options, ending: str = "") -> Path:
     return folder
 
 
-def _thawed(study: Study, folder: Path, thaw: Sequence[int] | bool | None) -> list[str]:
-    """What `--thaw` would send to the end of its budget; it changes nothing.
-
-    Raises:
-        InputError: as `run` would.
-    """
-    if thaw is None:
-        return []
-    from isocompute.store import Database
-    from isocompute.store.decisions import last_look
-
-    grid, last, n = study.grid(), None, list[int]()
-    if (folder / "study.db").is_file():
-        with contextlib.closing(Database(folder)) as database:
-            last = last_look(database)
-    if last is not None:
-        after = grid.thawed(last, None if isinstance(thaw, bool) else thaw)
-        rows, before = after.of_configurations if after else {}, last.of_configurations
-        n = sorted({c.rollouts_per_problem for c, row in rows.items() if row != before[c]})
-    said = f"n = {', '.join(map(str, n))}, to its end" if n else "nothing: no n is frozen"
-    return [f"Would thaw {said}."]
-
-
 def _dry_run(
     study: Study, lacks: str | None, folder: Path, options: Options, more: Sequence[str] = ()
 ) -> int:
-    """What would be run, its cost, and what it lacks here; nothing is measured or written."""
+    """What would be run, its cost, and what it lacks here; nothing is measured or written.
+
+    Raises:
+        InputError: as the command would: an edit of runs that have results, an n that is not
+            frozen.
+    """
+    from isocompute.cli.resumed import resumed_lines
     from isocompute.cli.tables import study_lines
-    from isocompute.runner import missing_trainer
+    from isocompute.runner import missing_trainer, preview
     from isocompute.study.cost import study_cost
 
     lacks = missing_trainer(study) if lacks is None else lacks
+    decide, found, thaw = None, None, getattr(options, "thaw", None)
     if study.adaptive is not None:
         from isocompute.design.decider import decider
 
-        decider(study, folder)  # refuses what it could not decide by
-    cost = study_cost(study)
+        decide = decider(study, folder)  # refuses what it could not decide by
+    with contextlib.suppress(NotInstalledError):  # an engine that is not here keeps its word
+        found = preview(study, folder, decide, thaw=False if thaw is None else thaw,
+                        retry_failed=options.retry_failed)  # fmt: skip
+    if found is None:
+        cost, lines = study_cost(study), list[str]()
+        lines += study_lines(study, cost, str(folder))
+    else:
+        left = found.study.runs if found.goes_on else found.trains
+        cost = study_cost(found.study, runs=left, steps=found.steps)
+        lines = resumed_lines(found, cost, str(folder))
+    if thaw is not None and not (found and found.thawed):
+        study.grid()  # refuses a study that is not adaptive
+        lines.append("Would thaw nothing: no n is frozen.")
     write_json({"version": 1, "estimate": cost.to_dict()}, options.json)
-    lines = [*study_lines(study, cost, str(folder)), *more]
+    lines += more
     if lacks is not None:
         lines += textwrap.wrap(f"To train it here: {lacks}", 80, subsequent_indent="  ",
                                break_on_hyphens=False, break_long_words=False)  # fmt: skip

@@ -72,6 +72,8 @@ def design(options: Options) -> int:
         _check_file(options, trainer, problems)
     if difficulty is None:
         notices.append(notice("prior_alone" if source is None else "difficulty_assumed"))
+    if source is None:  # no data of its own tells more: refused before worlds are made
+        _check_budget(options, budget, rates, problems)
     worlds, curves = _prior(options, source, difficulty, notices)
     curves = on_gpus(curves, gpus)
     if rates.rollouts_per_gpu_hour is None:
@@ -108,6 +110,7 @@ def design(options: Options) -> int:
         "without": _BOTH_LOST, "after": _BOTH_LOST}  # fmt: skip
     document |= {
         "engine": trainer.engine, "gpus": gpus, "difficulty": difficulty, "written": None,
+        "learning_rate": trainer.learning_rate,
     }  # fmt: skip
     for part in filter(None, (document[name] for name in ("sweep", "lr_sweep", "final"))):
         paid = part["cost"]["gpu_hours"]
@@ -187,6 +190,27 @@ def _check_file(options: Options, trainer: Trainer, problems: int | None) -> Non
         path = Path(folder) / Path(options.output).name
         write_study(path, probe, trainer, final=probe, problems=options.problems, price=Price())
         planned_study(path)
+
+
+def _check_budget(
+    options: Options, budget: Budget, rates: Rates, problems: int | None
+) -> None:
+    """What holds no final run at all, of the shipped sweeps.
+
+    Raises:
+        InputError: as `design_sweep` would, seconds later.
+    """
+    from isocompute.answers.price import priced
+    from isocompute.design import Limits
+    from isocompute.design.candidates import check_limits, starting_bp
+    from isocompute.design.prior import SHIPPED_BP, SHIPPED_N
+
+    _check_hours(budget, rates)
+    limits = Limits(
+        budget=budget.amount, unit=budget.unit, price=priced([], rates, {}), spend=options.spend,
+        n_F=SHIPPED_N, max_batch=options.max_batch, problems=problems,
+    )  # fmt: skip
+    check_limits(limits, options.problems_per_batch or starting_bp(SHIPPED_BP, problems))
 
 
 def _budget(options: Options) -> Budget:

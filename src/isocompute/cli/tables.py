@@ -136,10 +136,15 @@ def cost_line(study: Study, cost: Cost) -> str:
 
 
 def grid_lines(study: Study) -> list[str]:
-    """What a study will not train, and what it trains too briefly to count."""
+    """Stand-ins that it trains, what it leaves out, and what it trains too briefly to count."""
     from isocompute.model.data import MIN_STEPS
 
     lines, out = list[str](), [str(c) for c in study.left_out]
+    name, train = study.runs[0].engine, (study.source.get("problems") or {}).get("train")
+    if name in ("local", "trl", "verl") and isinstance(train, Mapping) and "generated" in train:
+        model = study.runs[0].engine_options.get("model") or "a shipped model"
+        todo = "a rehearsal, not your model" if name == "local" else "put yours into the file first"
+        lines.append(f"Trains {model} on generated problems: {todo}.")
     if out:
         more = f" and {len(out) - _LISTED} more" if len(out) > _LISTED else ""
         lines.append(
@@ -186,9 +191,6 @@ def _elsewhere(study: Study, cost: Cost) -> list[str]:
     if python is not None:
         other = "" if options.get("python") else "; set engine_options.python for another"
         lines.append(f"Trains with {name} in {python}{other}.")
-    train = (study.source.get("problems") or {}).get("train")
-    if name in ("trl", "verl") and isinstance(train, Mapping) and "generated" in train:
-        lines.append("Trains on generated problems: put yours into the file first.")
     if cost.gpu_hours is None:
         lines.append("GPU-hours: give rates.rollouts_per_gpu_hour.")
     return lines
@@ -255,11 +257,13 @@ def difficulty_lines(document: Row) -> list[str]:
 
 def lr_sweep_lines(document: Row) -> list[str]:
     """The rates side by side, the anchor and why."""
+    starts = [row["score_start"] for row in document["rates"] if row["score_start"] is not None]
+    begun = f", {sum(starts) / len(starts):.3f} before" if starts else ""
     lines = [
         f"{document['folder']}: {len(document['rates'])} rates at B_p="
         f"{document['problems_per_batch']}, n={document['rollouts_per_problem']}, "
         f"{document['steps']} steps, {document['n_seeds']} seed"
-        f"{'' if document['n_seeds'] == 1 else 's'}",
+        f"{'' if document['n_seeds'] == 1 else 's'}{begun}",
         "",
     ]
     rows = []
@@ -275,9 +279,10 @@ def lr_sweep_lines(document: Row) -> list[str]:
     lines += [*indented(table(header, rows, left=1)), ""]
     anchor = document["anchor"]
     if anchor is not None:
+        said = (f"anchor: learning_rate {anchor['learning_rate']:g} at "
+                f"{anchor['base_batch_size']} rollouts per batch: {document['reason']}")
         lines += [
-            f"anchor: learning_rate {anchor['learning_rate']:g} at {anchor['base_batch_size']} "
-            f"rollouts per batch: {document['reason']}",
+            *textwrap.wrap(said, WIDTH, subsequent_indent="  ", break_on_hyphens=False),
             f"in the study file: recipe: {{learning_rate: {anchor['learning_rate']:g}, "
             f"base_batch_size: {anchor['base_batch_size']}}}",
         ]

@@ -67,6 +67,9 @@ def share(text: str) -> float:
     """
     percent = text.strip().endswith("%")
     value = positive(text.strip().removesuffix("%"))
+    if value >= (100 if percent else 1):
+        meant = f"; write {value:g}% for {value / 100:g}" if 1 < value < 100 else ""
+        raise argparse.ArgumentTypeError(f"must be below 100%, but got {text!r}{meant}")
     return value / 100 if percent else value
 
 

@@ -25,6 +25,7 @@ from isocompute.design.worth import Guess, IntArray, Loss, allowed, best_guess
 from isocompute.domain import Configuration, Notice, documented, notice
 from isocompute.domain.text import plain, told_apart
 from isocompute.errors import RefusalError
+from isocompute.recipe import Recipe
 
 # Worlds that every candidate sees; the best three see as many again: a third of the time.
 SCREENED = 8
@@ -182,7 +183,10 @@ def _document(
     if limits.recipe is not None and rates is None:
         share = limits.taken(limits.tried(written, limits.recipe)) / limits.budget
         taken_share, may = told_apart(share, limits.spend)
-        notices.append(notice("rates_unpaid", share=taken_share, spend=may))
+        rate, usual = limits.recipe.learning_rate, Recipe().learning_rate
+        whose = "Qwen2.5-7B's" if rate == usual else "a shipped model's"
+        notices.append(notice("rates_unpaid", share=taken_share, spend=may, whose=whose,
+                              rate=f"{rate:g}".replace("e-0", "e-")))  # fmt: skip
     if not saves:
         notices.append(notice("no_sweep", n=guess))
     taken = [limits.taken(one) for one in (rates, sweep if saves else None, final)]

@@ -8,15 +8,15 @@ from typing import Any
 
 from isocompute.answers.machines import doubt_words, hours_words
 from isocompute.answers.steps import amounts, only
+from isocompute.design.losses import why_lines, worth_words
 from isocompute.domain.text import compact, singular
 
 Row = Mapping[str, Any]
 
 WIDTH, LINES = 80, 12
 _LABEL = 8  # columns of the names at the left
-_SEEN, _NO_ERROR = 0.005, 0.0005  # what rounds to 0% and to 0.000 is not printed
+_SEEN = 0.005  # what rounds to 0% is not printed
 _MUCH = 0.02  # of the budget: more evaluation than that is told apart from training
-_MODEL = "Qwen2.5-7B"  # of the shipped sweeps
 # In lines of their own.
 _SAID = ("no_sweep", "passes_over_data", "stand_ins", "prior_alone", "difficulty_of_file",
          "bp_of_problems", "bp_of_prior", "prior_of_others", "rates_unpaid",
@@ -35,16 +35,17 @@ def design_lines(d: Row, *, why: bool = False) -> list[str]:
         d: the document.
         why: also what the losses consist of, and every notice in full.
     """
-    return [*_screen(d, why=why), *(["", *_why(d), "", *_every_note(d)] if why else [])]
+    more = ["", *why_lines(d, _spent(d, d["sweep"])), "", *_every_note(d)] if why else []
+    return [*_screen(d, why=why), *more]
 
 
 def _screen(d: Row, *, why: bool) -> list[str]:
     first = ("Caution",) if _is_absurd(d) else ()
     rows: dict[str, list[str]] = {name: [] for name in first} | {
         "Answer": _answer(d), "Caution": _caution(d), "As good": _as_good(d),
-        "Cost": _cost_rows(d), "Worth": _row("Worth", _worth(d)), "Recipe": _recipe(d),
-        "Passes": _passes(d), "Batch": _batch(d), "Set": _set(d), "Check": _check(d),
-        "Time": _time(d), "Note": [], "Do": _written(d),
+        "Cost": _cost_rows(d), "Worth": _row("Worth", worth_words(d, _took(d))),
+        "Recipe": _recipe(d), "Passes": _passes(d), "Batch": _batch(d), "Set": _set(d),
+        "Check": _check(d), "Time": _time(d), "Note": [], "Do": _written(d),
     }  # fmt: skip
 
     def lines() -> list[str]:
@@ -57,7 +58,7 @@ def _screen(d: Row, *, why: bool) -> list[str]:
         rows["Note"] = _notes(d, shown)
         if len(lines()) <= LINES:
             return lines()
-    for name in ("Note", "Passes", "Time", "As good"):
+    for name in ("Note", "Time", "Passes"):
         if len(lines()) > LINES:
             rows[name] = []
     if not rows["Note"] and rows["Caution"] and (left := len(_others(d))):
@@ -65,7 +66,7 @@ def _screen(d: Row, *, why: bool) -> list[str]:
     # In the order in which they give way.
     warned = any(one["code"] == "difficulty_against_file" for one in d["notices"])
     last = {"Set": rows["Set"] if warned else [], "Recipe": _recipe(d, brief=True),
-            "Caution": _caution(d)}  # fmt: skip
+            "Caution": _caution(d), "Batch": [], "As good": []}  # fmt: skip
     for name, shorter in last.items():
         if len(lines()) > LINES:
             rows[name] = shorter
@@ -136,8 +137,8 @@ def _set(d: Row) -> list[str]:
             said = "--difficulty: it decides the best n (isocompute difficulty measures it)"
             return _row("Set", said)
         if one["code"] == "difficulty_of_file":
-            said = f"{d['difficulty']} difficulty, by --train's pass rates"
-            return _row("Set", f"{said}; --difficulty overrides")
+            said = f"{d['difficulty']} by --train's pass rates, if at temperature"
+            return _row("Set", f"{said} {d['learning_rate']['temperature']:g}; or --difficulty")
     return []
 
 
@@ -181,6 +182,7 @@ def _written(d: Row) -> list[str]:
     if d["study"] is not None:
         toys = [x["remedy"] for x in d["notices"] if x["code"] == "stand_ins"]
         which = "" if d["answer"] == "sweep" else f": the {d['written']}"
+        which += "" if toys else _whose_rate(d)
         held = f"{d['study']} ({d['engine']}{', placeholders' if toys else ''}){which}"
         lines += _row("Wrote", f"{held}. {toys[0]}" if toys else held)
         if d.get("lacks") is not None:
@@ -189,13 +191,21 @@ def _written(d: Row) -> list[str]:
         file = d["study"] or "study.yaml"
         rate = f"isocompute lr-sweep {file}" if d["study"] else "the learning rate (write -o FILE)"
         lines += _command("First", rate, _drawn(d, d["lr_sweep"]))
-    for one in (x for x in d["notices"] if x["code"] == "rates_unpaid"):
-        lines += _row("Rate", f"{one['text']} {one['remedy']}")
+    unpaid = [f"{x['text']} {x['remedy']}" for x in d["notices"] if x["code"] == "rates_unpaid"]
+    lines += [line for text in unpaid for line in _row("Rate", text)]
     if d["study"] is not None:
         command = f"isocompute run {d['study']}"
         of_sweep = d["written"] == "sweep"
-        lines += _command("Run" if of_sweep else "Start", command, "it stops by itself" * of_sweep)
+        aside = "it stops by itself" if of_sweep else "of placeholders: a rehearsal" * bool(toys)
+        lines += _command("Run" if of_sweep else "Start", command, aside)
     return lines
+
+
+def _whose_rate(d: Row) -> str:
+    """The learning rate in the file, where it is another model's."""
+    of = d["learning_rate"]["of"]
+    rate = f"{d['learning_rate']['value']:g}".replace("e-0", "e-")
+    return "" if of == "runs" else f", at {of}'s learning rate, {rate}"
 
 
 def _command(name: str, command: str, aside: str) -> list[str]:
@@ -223,29 +233,6 @@ def _notes(d: Row, shown: int) -> list[str]:
         more = f" ({left} more: --why)" if left > 0 and i == shown - 1 else ""
         lines += _row("Note" if i == 0 else "", f"{one['text']} {one['remedy']}{more}")
     return lines if lines or not notes else _row("Note", f"{left} more: --why")
-
-
-def _why(d: Row) -> list[str]:
-    """What the losses consist of."""
-    worth, sweep, spent = d["worth"], d["sweep"], _spent(d, d["sweep"])
-    after, none, guesses = worth["after"], worth["without"], worth["guesses"]
-    listed = ", ".join(map(str, sweep["rollouts_per_problem"]))
-    n = none["rollouts_per_problem"]
-    said = [] if worth.get("across_models") is None else [
-        f"In worlds like the published sweeps of {_MODEL}, which flatter both:"]  # fmt: skip
-    said += [
-        f"Without a sweep: n = {n} loses {none['loss']:.3f} of score on average to the n that is "
-        "best in each of the simulated worlds.",
-        f"After the sweep: {after['loss']:.3f}. A plan then knows its runs alone and takes one of "
-        f"n = {listed}: that loses {after['choice']:.3f}, or {after['choice_at_best']:.3f} if it "
-        f"were sure which is best. Its cost ({spent}) loses {after['spending']:.3f}.",
-    ]
-    by_n = {one["rollouts_per_problem"]: one for one in guesses}
-    near = [f"n = {k} loses {by_n[k]['behind']:.3f} more" for k in (n // 2, 2 * n) if k in by_n]
-    said += [f"Against n = {n}: {', '.join(near)}."] if near else []
-    scaled = _scaled(worth)
-    said += [f"After the same sweep: {', '.join(scaled)}."] if scaled else []
-    return [line for one in said for line in textwrap.wrap(one, WIDTH, subsequent_indent="  ")]
 
 
 def _every_note(d: Row) -> list[str]:
@@ -314,6 +301,15 @@ def _drawn(d: Row, part: Row) -> str:
     return f"{_spent(d, part)}, {share:.0%} of the budget"
 
 
+def _took(d: Row) -> str:
+    """What a sweep that is not advised would take, its evaluations apart where they are much."""
+    alone = {**d["sweep"], "hours": None}
+    if alone["evaluation_share"] < _MUCH:
+        return _drawn(d, alone).replace(" of the budget", "")
+    # Else a reader takes all of it for --spend.
+    return ", ".join([*_paid(d, alone)[-1:], _share(alone)]).replace(" of the budget", "")
+
+
 def _rate(d: Row, part: Row) -> str:
     """Where the rate comes from, how far off it may be, and what is not in it."""
     source = part["cost"]["source"]
@@ -327,74 +323,3 @@ def _rate(d: Row, part: Row) -> str:
     untold = part["starts"] and "gpu_hours_per_start" not in source
     apart = f", starts of {d['engine']} apart" if untold else ""
     return f" ({whose.get(found['from'], 'your rate')}{off}{apart})"
-
-
-def _worth(d: Row) -> str:
-    worth, sweep = d["worth"], d["sweep"]
-    after, none, across = worth["after"], worth["without"], worth.get("across_models")
-    edge = {"capped_by_tested_n", "n_at_smallest_tested"} & {one["code"] for one in d["notices"]}
-    tested = " tested" if edge else ""
-    if d["answer"] != "sweep":
-        listed = ", ".join(map(str, sweep["rollouts_per_problem"]))
-        took = _drawn(d, {**sweep, "hours": None})
-        if sweep["evaluation_share"] >= _MUCH:  # else a reader takes all of it for --spend
-            took = ", ".join([*_paid(d, {**sweep, "hours": None})[-1:], _share(sweep)])
-        took = took.replace(" of the budget", "")
-        guessed = f"score lost to the best n{tested}: {_loss(none)}; with"
-        lead = guessed if across is None else f"{_across(across)}. Here"
-        if worth["gain"]["nothing"]:
-            lead = lead.removesuffix(" with")
-            return (f"{lead} a sweep of n = {listed} ({took}) would neither gain nor lose "
-                    f"({_signed(worth['gain'])})")
-        if across is not None:
-            why = _too_little(d).replace("which", "it", 1).replace("whose", "its", 1)
-            return f"{lead} a sweep of n = {listed} ({took}) does not pay: {why}"
-        return f"{lead} a sweep of n = {listed} ({took}), {_too_little(d)}, {_loss(after)}"
-    if across is not None:
-        return (f"{_across(across)}. If yours is like the prior's, this sweep saves "
-                f"{_loss(worth['gain'])} over guessing n = {none['rollouts_per_problem']}")
-    guessed = f"{_loss(none)} with the guess n = {none['rollouts_per_problem']}"
-    scaled = _scaled(worth)
-    aside = f" ({', '.join(scaled)})" if scaled else ""
-    return f"score lost to the best n{tested}: {_loss(after)} after the sweep{aside}, {guessed}"
-
-
-def _across(across: Row) -> str:
-    """The one number of the headline: what was found, not what the prior alone foretells."""
-    less = across["after"] != across["without"]
-    after = f"{across['after']:.3f}" if less else "as much"
-    return (f"in tests on models unlike the prior's a guessed n lost {across['without']:.3f} of "
-            f"score to the best n, an n found by a sweep {after}")  # fmt: skip
-
-
-def _too_little(d: Row) -> str:
-    """Why a sweep loses more than the guess."""
-    none, after, sweep = d["worth"]["without"], d["worth"]["after"], d["sweep"]
-    n = none["rollouts_per_problem"]
-    if after["choice"] <= none["loss"]:
-        return "which costs more than it finds"
-    if n > after["largest_n"]:
-        return f"which cannot reach n = {n}"
-    if n not in sweep["rollouts_per_problem"]:
-        return f"which does not try n = {n}"
-    return "whose runs are too short to tell"
-
-
-def _scaled(worth: Row) -> list[str]:
-    """Losses after runs half and twice as long, or that they are alike."""
-    out = list[str]()
-    for key, words in (("half", "half as long"), ("twice", "twice")):
-        if (row := worth[key]) is not None:
-            alike = abs(row["behind"]) <= 2 * row["behind_error"]
-            out.append(f"{words}: {'alike' if alike else _loss(row)}")
-    return out
-
-
-def _signed(row: Row) -> str:
-    """What is saved, below zero lost, with its error."""
-    return f"{row['loss']:+.3f} +- {row['standard_error']:.3f}"
-
-
-def _loss(row: Row) -> str:
-    error = row["standard_error"] or 0.0
-    return f"{row['loss']:.3f}" + (f" +- {error:.3f}" if error >= _NO_ERROR else "")

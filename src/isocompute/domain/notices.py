@@ -61,7 +61,7 @@ TABLES: Mapping[str, Mapping[str, Template]] = {
             "at half the learning rate, for a quarter of its steps{takes}."),
         "scores_flat": _stop(
             "No run learned, as far as can be told: none ends clearly above its start{hidden}.",
-            "{more}Find problems that the model solves at times: `isocompute difficulty`."),
+            "{more}Try higher rates (`isocompute lr-sweep`), or easier problems (`difficulty`)."),
         "steps_assumed": _caution(
             "The step of the tracker is taken for updates, but it may count calls of `log`.",
             "Compare it with your trainer's steps. If they agree, read the log with "
@@ -275,9 +275,9 @@ TABLES: Mapping[str, Mapping[str, Template]] = {
             "({low:k} to {high:k}): an update keeps fixed seconds.",
             "Time ten updates of that batch."),
         "rates_unpaid": _caution(
-            "To try seven learning rates would take {share} of the budget, more than a sweep "
-            "may ({spend}).",
-            "Set recipe.learning_rate to one of a run of yours, or raise --spend."),
+            "The learning rate is {whose}, {rate}: to try seven would take {share} of the budget, "
+            "more than a sweep may ({spend}).",
+            "Set recipe.learning_rate to that of a run of yours, or raise --spend."),
         "bp_of_problems": _note(
             "B_p = {bp}, the most that {problems} problems fill; the prior has B_p = {known}.",
             "Add problems."),

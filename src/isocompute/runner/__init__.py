@@ -2,11 +2,13 @@
 
 from isocompute.runner.calibrate import calibrate
 from isocompute.runner.open import missing_trainer, open_study, planned_study
+from isocompute.runner.preview import Preview, preview
 from isocompute.runner.progress import Progress, Summary
 from isocompute.runner.run import default_workers, run_study
 from isocompute.runner.settings import Settings
 
 __all__ = [
+    "Preview",
     "Progress",
     "Settings",
     "Summary",
@@ -15,5 +17,6 @@ __all__ = [
     "missing_trainer",
     "open_study",
     "planned_study",
+    "preview",
     "run_study",
 ]

@@ -18,6 +18,8 @@ from isocompute.store.ledger import spend
 from isocompute.study import Study
 from isocompute.study.cost import Calibration
 
+_MOST = 0.05  # of what a study trains: a fast engine would draw a third of it in a few seconds
+
 
 @dataclass
 class _Stopwatch:
@@ -25,6 +27,7 @@ class _Stopwatch:
 
     folder: Path
     until: float
+    most: float  # rollouts
     steps: list[float] = field(default_factory=list)
     start_s: float | None = None
     evaluation_s: float = 0.0
@@ -36,7 +39,7 @@ class _Stopwatch:
 
     @property
     def wants_checkpoint(self) -> bool:
-        return len(self.steps) >= 2 and time.monotonic() > self.until
+        return len(self.steps) >= 2 and (time.monotonic() > self.until or self.rollouts > self.most)
 
     def _lap(self, said: float) -> float:
         """Seconds since the last record; before the first one it is the start that takes time."""
@@ -70,15 +73,16 @@ class _Stopwatch:
 def calibrate(study: Study, *, seconds: float = 10.0) -> Calibration:
     """Measure seconds per update and tokens per rollout on the study's own engine.
 
-    The smallest, the middle and the largest batch are each trained for about a third of the time:
-    at least two updates, at most as many as a run has. Nothing is kept. What it draws is
-    reported, so that `run_study` can book it. Two batches would not do: where responses repeat,
-    time grows more slowly than the batch.
+    The smallest, the middle and the largest batch are each trained for about a third of the time,
+    or of 5% of what the study trains: at least two updates, at most as many as a run has. Nothing
+    is kept. What it draws is reported, so that `run_study` can book it. Two batches would not do:
+    where responses repeat, time grows more slowly than the batch.
 
     Raises:
         InputError: if the engine refuses the study.
     """
     by_batch = {spec.allocation.batch_size: spec for spec in study.runs}
+    trained = study.rollouts if study.adaptive is None else study.grid().limit
     least, most = min(by_batch), max(by_batch)
     middle = min(by_batch, key=lambda size: abs(math.log(size**2 / (least * most))))
     sizes = sorted({least, middle, most})
@@ -89,7 +93,8 @@ def calibrate(study: Study, *, seconds: float = 10.0) -> Calibration:
             engine = load_engine(engine_target(spec.engine))
             engine.check(spec)
             # Enough evaluations would distort the measurement: the first one is enough.
-            watch = _Stopwatch(Path(folder), time.monotonic() + seconds / len(sizes))
+            until, drawn = time.monotonic() + seconds / len(sizes), _MOST * trained / len(sizes)
+            watch = _Stopwatch(Path(folder), until, drawn)
             with contextlib.suppress(StopRequested):
                 engine.run(slice_of(spec, max(2, spec.allocation.steps)), None, watch)
             # The first update warms caches up.

@@ -153,6 +153,11 @@ class Course:
         return self._look is None or self._look.has_ended
 
     @property
+    def limit(self) -> float | None:
+        """Rollouts that may be trained while something decides; None: nothing does any more."""
+        return None if self.has_ended else self._study.grid().limit
+
+    @property
     def note(self) -> str:
         """The last look, in a line."""
         if self._look is None:

@@ -21,11 +21,12 @@ class Progress:
         runs_failed: failed or invalid.
         running: runs in progress here, as (problems_per_batch, rollouts_per_problem, seed,
             step, last step of the slice).
-        rollouts_done, rollouts_total: training rollouts.
+        rollouts_done, rollouts_total: training rollouts; of a sweep that decides, what it may.
         slice: smallest fraction of the budget that some run has not reached yet.
         elapsed_s: since this runner started, monotonic.
         left_s: estimated seconds to the end; None until updates have been timed.
         note: something that happened (a retry, an unusable checkpoint), or "".
+        decides: more may be trained than is known now, or less; `left_s` is to the next look.
     """
 
     runs_done: int
@@ -38,15 +39,18 @@ class Progress:
     elapsed_s: float
     left_s: float | None
     note: str = ""
+    decides: bool = False
 
     def line(self) -> str:
         """One line for a log: `runs 3/27, 12% of rollouts, 1.2 min, 3.4 min left`."""
         share = self.rollouts_done / max(self.rollouts_total, 1)
         left = "time left unknown" if self.left_s is None else f"{duration(self.left_s)} left"
+        left += " to the next look" if self.decides and self.left_s else ""
+        most = "at most " if self.decides else ""
         failed = f", {self.runs_failed} failed" if self.runs_failed else ""
         text = (
             f"runs {self.runs_done}/{self.runs_total}{failed}, {share:.0%} of "
-            f"{self.rollouts_total:,} rollouts, {duration(self.elapsed_s)}, {left}"
+            f"{most}{self.rollouts_total:,} rollouts, {duration(self.elapsed_s)}, {left}"
         )
         return f"{text}; {self.note}" if self.note else text
 
@@ -132,6 +136,7 @@ def progress_of(
     workers: int,
     elapsed_s: float,
     note: str = "",
+    limit: float | None = None,
 ) -> Progress:
     """Put together what is known.
 
@@ -143,6 +148,7 @@ def progress_of(
         workers: places.
         elapsed_s: since the start.
         note: what happened, if anything.
+        limit: rollouts that a sweep which decides may train; None: it decides nothing more.
     """
     done = {h: max(states[h][1], live.get(h, (0, 0))[0]) for h in specs}
     open_runs = [h for h in specs if states[h][0] == "pending"]
@@ -162,9 +168,9 @@ def progress_of(
         rollouts_done=sum(
             min(done[h], specs[h].allocation.steps) * specs[h].allocation.batch_size for h in specs
         ),
-        rollouts_total=sum(spec.allocation.rollouts for spec in specs.values()),
+        rollouts_total=max(int(limit or 0), sum(s.allocation.rollouts for s in specs.values())),
         slice=min(shares, default=1.0),
         elapsed_s=elapsed_s,
         left_s=pace.left_s(remaining, workers),
-        note=note,
+        note=note, decides=limit is not None,
     )  # fmt: skip

@@ -381,7 +381,7 @@ class _Runner:
         live = {name: at for name, at in self.live.items() if name in specs}
         self.progress(progress_of(
             specs, self._states(), live, self.pace, workers=max(self.workers, 1),
-            elapsed_s=now - self.started, note=note,
+            elapsed_s=now - self.started, note=note, limit=self.course.limit,
         ))  # fmt: skip
 
     def _summary(self) -> Summary:

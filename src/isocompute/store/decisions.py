@@ -86,9 +86,17 @@ def resting_states(looks: Sequence[Look], runs: Sequence[StoredRun]) -> dict[str
 
 
 def decision_lines(
-    looks: Sequence[Look], rollouts_total: int, resting: Container[Configuration]
-) -> list[str]:
-    """The state of an adaptive sweep, for people; of those frozen, the ones that rest still."""
+    looks: Sequence[Look], rollouts_total: int, resting: Container[Configuration],
+    trained: int | None = None,
+) -> list[str]:  # fmt: skip
+    """The state of an adaptive sweep, for people.
+
+    Args:
+        looks: that were taken.
+        rollouts_total: of the whole grid.
+        resting: configurations with runs that do not train; of those frozen only these are said.
+        trained: rollouts in all; None: those that were seen.
+    """
     if not looks:
         return []
     last = looks[-1]
@@ -99,8 +107,13 @@ def decision_lines(
             f", {sweep['spent']:,.0f} rollouts seen ({sweep['spent'] / max(rollouts_total, 1):.0%} "
             f"of the grid); the plan at {sweep['target']:,.0f} is expected to lose "
             f"{sweep['loss_at_target']:.4f}, {sweep['loss_on_path']:.4f} over the budgets up to it"
+            f"{_before(looks)}"
         )
-    lines = [head, f"  {_course(last)}"]
+    lines = [head, f"  {_course(last, rollouts_total)}"]
+    unseen = 0 if trained is None else trained - sweep.get("spent", trained)
+    if last.has_ended and unseen > 0:
+        lines.append(f"  {unseen:,.0f} rollouts trained since then are not in these losses: no "
+                     "look was taken (`fit` reads them)")  # fmt: skip
     frozen: dict[Configuration, tuple[int, Decision]] = {}
     for look in looks:
         for c, d in look.of_configurations.items():
@@ -118,7 +131,24 @@ def decision_lines(
     return lines
 
 
-def _end(numbers: Mapping[str, float]) -> str:
+def why_ended(looks: Sequence[Look], rollouts_total: int) -> str:
+    """In the words of `status`; nothing of a sweep that goes on."""
+    return _course(looks[-1], rollouts_total) if looks and looks[-1].has_ended else ""
+
+
+def _before(looks: Sequence[Look]) -> str:
+    """What the plan was expected to lose after at most two thirds of the rollouts."""
+    now = looks[-1].of_sweep.numbers
+    earlier = [look.of_sweep.numbers for look in looks
+               if "loss_at_target" in look.of_sweep.numbers
+               and look.of_sweep.numbers["target"] == now["target"]
+               and _MORE * look.of_sweep.numbers["spent"] <= now["spent"]]  # fmt: skip
+    if not earlier:
+        return ""
+    return f"; after {earlier[-1]['spent']:,.0f} it was {earlier[-1]['loss_at_target']:.4f}"
+
+
+def _end(numbers: Mapping[str, float], rollouts_total: int) -> str:
     """Why a sweep has ended, and what would let it go on."""
     tolerance, limit = numbers.get("tolerance", 0.0), numbers.get("limit", 0.0)
     if "loss_at_target" not in numbers:
@@ -129,18 +159,21 @@ def _end(numbers: Mapping[str, float]) -> str:
     needed = numbers.get("needed", numbers["spent"])  # an older version did not write it
     if not needed:
         return f"no training within the budget would change its plan, {missed}: raise `budget`"
+    if rollouts_total <= limit:
+        return (f"it has trained all that its grid holds, {missed}: raise `budget`, or add seeds "
+                "or n")  # fmt: skip
     step = f", and its next step needs {needed:,.0f} in all" if needed > limit else ""
     return (
-        f"it has trained {numbers['spent']:,.0f} of {limit:,.0f} rollouts that it may "
+        f"it had trained {numbers['spent']:,.0f} of {limit:,.0f} rollouts that it may "
         f"(`adaptive.spend`){step}, {missed}: raise `adaptive.spend` to "
-        f"{max(needed, _MORE * limit):,.0f}"
+        f"{min(max(needed, _MORE * limit), rollouts_total):,.0f}"
     )
 
 
-def _course(look: Look) -> str:
+def _course(look: Look, rollouts_total: int) -> str:
     """What trains now, or why nothing does."""
     if look.has_ended:
-        return f"ended: {_end(look.of_sweep.numbers)}"
+        return f"ended: {_end(look.of_sweep.numbers, rollouts_total)}"
     parts = [
         f"n={c.rollouts_per_problem} {d.action} to {d.rollouts[0]:,}"
         + (f" with {len(d.rollouts)} seeds" if len(d.rollouts) > 1 else "")

@@ -74,11 +74,7 @@ class Status:
         lines = [
             f"{self.name}: {len(self.runs)} runs: {counts}"
             + (f"; besides {read}" if self.imported else ""),
-            f"rollouts: {self.rollouts_done:,} of {self.rollouts_total:,} "
-            f"({self.rollouts_done / max(self.rollouts_total, 1):.0%})" + (
-                "" if self.looks
-                else f"; every run has reached {self.usable_fraction:.0%} of its budget"
-            ),
+            f"rollouts: {self._trained}",
             f"spent besides: {a.evaluation_rollouts:,} rollouts on evaluation, {wasted:,} lost to "
             f"interruptions" + "".join(
                 f", {int(v['rollouts']):,} on {purpose}" for purpose, v in a.other.items()
@@ -93,7 +89,7 @@ class Status:
             Configuration(run.spec["problems_per_batch"], run.spec["rollouts_per_problem"])
             for run in self.runs if run.state == "pending"
         }  # fmt: skip
-        lines += decision_lines(self.looks, self.rollouts_total, resting)
+        lines += decision_lines(self.looks, self.rollouts_total, resting, self.rollouts_done)
         lines += [f"! {one.line()}" for one in self.shared]
         if self.unjudged:
             told = [(f"{u.problem!r} ({u.split})", u.rollouts, u.message) for u in self.unjudged]
@@ -103,6 +99,25 @@ class Status:
                 "of an export"
             )
         return lines
+
+    @property
+    def _trained(self) -> str:
+        """Rollouts of all that will be trained: of a sweep that decides, no more than it may."""
+        limit = self.looks[-1].of_sweep.numbers.get("limit") if self.looks else None
+        if not self.looks:
+            reached = f"every run has reached {self.usable_fraction:.0%} of its budget"
+            return f"{_share(self.rollouts_done, self.rollouts_total)}; {reached}"
+        if limit is None:
+            return _share(self.rollouts_done, self.rollouts_total)
+        grid = f"its grid holds {self.rollouts_total:,}"
+        if self.rollouts_done > limit:
+            over = f"above the {limit:,.0f} of `adaptive.spend`"
+            return f"{self.rollouts_done:,}, {over}; {grid}"
+        return f"{_share(self.rollouts_done, limit)} that it may spend; {grid}"
+
+
+def _share(part: float, whole: float) -> str:
+    return f"{part:,.0f} of {whole:,.0f} ({part / max(whole, 1):.0%})"
 
 
 def study_status(folder: str | Path) -> Status:

@@ -191,10 +191,12 @@ class Grid:
         n = {c.rollouts_per_problem for c in frozen}
         asked = n if rollouts_per_problem is None else set(rollouts_per_problem)
         if not asked <= n:
+            wrong = ", ".join(map(str, sorted(asked - n)))
             known = ", ".join(map(str, sorted(n))) or "none"
+            more = "name those, or " if n else ""
             raise InputError(
-                f"--thaw must name frozen n ({known}), but got "
-                f"{', '.join(map(str, sorted(asked - n)))}; name frozen ones."
+                f"--thaw must name frozen n ({known}), but got {wrong}; {more}train others "
+                "further with a larger adaptive.spend, or all of the grid with adaptive=false."
             )
         for c in frozen:
             if c.rollouts_per_problem in asked:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from isocompute.domain.text import compact
@@ -98,8 +98,9 @@ def time_words(wall_s: float) -> str:
 
 
 def study_cost(
-    study: Study, calibration: Calibration | None = None, *, workers: int = 1
-) -> Cost:
+    study: Study, calibration: Calibration | None = None, *, workers: int = 1,
+    runs: Sequence[RunSpec] | None = None, steps: Mapping[str, int] | None = None,
+) -> Cost:  # fmt: skip
     """Cost of a study, from its rates and, where there is one, a calibration.
 
     Seconds per update between and beyond the measured batch sizes lie on the line through the
@@ -109,10 +110,15 @@ def study_cost(
         study: what would be run.
         calibration: measured seconds and tokens; None leaves time out.
         workers: runs at once.
+        runs: of the study, as far as each trains; None: all, to their end.
+        steps: of each that are trained already, by hash.
     """
-    known = _by_rates(study)
+    runs, steps = study.runs if runs is None else runs, steps or {}
+    known = _by_rates(study, runs, steps)
+    rollouts = sum(_left(spec, steps)[0] for spec in runs)
+    evaluation_rollouts = sum(_left(spec, steps)[1] for spec in runs)
     if known["tokens"] is None and calibration is not None:
-        drawn = study.rollouts + study.evaluation_rollouts
+        drawn = rollouts + evaluation_rollouts
         known["tokens"] = drawn * calibration.tokens_per_rollout
     worker_s = wall_s = None
     if calibration is not None:
@@ -120,27 +126,40 @@ def study_cost(
         worker_s = sum(seconds)
         wall_s = max(worker_s / max(workers, 1), max(seconds))
     return Cost(
-        runs=len(study.runs), rollouts=study.rollouts,
-        evaluation_rollouts=study.evaluation_rollouts,
+        runs=len(runs), rollouts=rollouts, evaluation_rollouts=evaluation_rollouts,
         worker_s=worker_s, wall_s=wall_s, **known,
     )  # fmt: skip
 
 
-def _by_rates(study: Study) -> dict[str, float | None]:
+def _left(spec: RunSpec, steps: Mapping[str, int]) -> tuple[int, int]:
+    """Rollouts of training and of evaluations that a run has not drawn yet."""
+    done, a = steps.get(spec.hash, 0), spec.allocation
+    seen = replace(spec, allocation=replace(a, steps=done), end=spec.last_step) if done else None
+    evaluations = spec.evaluations - (0 if seen is None else seen.evaluations)
+    return (max(a.steps - done, 0) * a.batch_size,
+            max(evaluations, 0) * spec.evaluation_rollouts)  # fmt: skip
+
+
+def _by_rates(
+    study: Study, runs: Sequence[RunSpec], steps: Mapping[str, int]
+) -> dict[str, float | None]:
     """Tokens, GPU-hours and money of every run at its own rates, starts included where known."""
     by_batch, parts = study.rates_by_batch, list[dict[str, float | None]]()
-    for spec in study.runs:
+    for spec in runs:
         rates = by_batch.at(spec.allocation, study.rates)
-        trained = spec.allocation.rollouts
-        drawn = trained + spec.evaluations * spec.evaluation_rollouts
+        trained, evaluated = _left(spec, steps)
+        drawn = trained + evaluated
         paid = rates.cost(trained if by_batch.evaluations_timed else drawn)
         parts.append({**paid, "tokens": rates.cost(drawn)["tokens"]})
     total = {
         name: None if any(one[name] is None for one in parts) else sum(one[name] or 0.0
                                                                       for one in parts)
-        for name in parts[0]
+        for name in study.rates.cost(0.0)
     }  # fmt: skip
-    starts = sum(len(study.slice_steps(spec.allocation.steps)) for spec in study.runs)
+    starts = sum(
+        at > steps.get(spec.hash, 0)
+        for spec in runs for at in study.slice_steps(spec.allocation.steps)
+    )  # fmt: skip
     hours = starts * (by_batch.gpu_hours_per_start or 0.0)
     for name, each in (("gpu_hours", 1.0), ("usd", study.rates.usd_per_gpu_hour or 0.0)):
         total[name] = None if total[name] is None else (total[name] or 0.0) + hours * each

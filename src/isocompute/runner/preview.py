@@ -1,0 +1,110 @@
+"""What a command would train of a study that has a folder already; nothing there is touched."""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from isocompute.runner.course import Course, Decide
+from isocompute.runner.execute import slice_of
+from isocompute.store.begun import KEPT
+from isocompute.store.database import Database, EmptyStudyError
+from isocompute.store.register import register
+from isocompute.study.spec import RunSpec
+from isocompute.study.sweep import Study
+
+_COPIED = ("study", "runs", "attempts", "decisions")  # what a next step follows from
+
+
+@dataclass(frozen=True, kw_only=True)
+class Preview:
+    """What is trained already, and what comes next.
+
+    Args:
+        study: under the recipes that it was begun with.
+        steps: committed of each run of the study, by hash.
+        trains: runs that train next, each as far as it does; all that is left of a full grid.
+        states: number of the study's runs in each state.
+        goes_on: whether more is decided after that.
+        thawed: n that `--thaw` sends to their end.
+        notes: one line each.
+    """
+
+    study: Study
+    steps: Mapping[str, int]
+    trains: Sequence[RunSpec]
+    states: Mapping[str, int]
+    goes_on: bool
+    thawed: Sequence[int] = ()
+    notes: Sequence[str] = ()
+
+    @property
+    def rollouts(self) -> int:
+        """Training rollouts of the study that are committed."""
+        return sum(self.steps[s.hash] * s.allocation.batch_size for s in self.study.runs)
+
+
+def preview(
+    study: Study, folder: Path, decide: Decide | None = None, *,
+    thaw: Sequence[int] | bool = False, retry_failed: bool = False,
+) -> Preview | None:  # fmt: skip
+    """What `run_study` would train, from a copy of the tables that it goes by.
+
+    Returns:
+        None where nothing was begun there.
+
+    Raises:
+        InputError: as `run_study` would, of the study, its folder, or an n to thaw.
+    """
+    if not (folder / "study.db").is_file():
+        return None
+    with (
+        tempfile.TemporaryDirectory(prefix="isocompute-") as scratch,
+        contextlib.closing(Database(scratch, create=True)) as copy,
+    ):
+        try:
+            with contextlib.closing(Database(folder)) as database:
+                _fill(copy, database)
+        except EmptyStudyError:
+            return None
+        begun = register(copy, study, retry_failed=retry_failed)
+        course = Course(copy, begun, decide)
+        before = course.refresh()
+        if thaw is not False:
+            course.thaw(None if thaw is True else thaw)
+        after = course.refresh()
+        rows = {h: (state, done) for h, state, done in copy.read(
+            "SELECT hash, state, steps_done FROM runs")}  # fmt: skip
+        pending, mine = course.pending(), [rows[spec.hash] for spec in begun.runs]
+        return Preview(
+            study=begun, steps={h: done for h, (_, done) in rows.items()},
+            trains=[_slice(course.specs[s.hash], s) for s in begun.runs if s.hash in pending
+                    and course.specs[s.hash].allocation.steps > rows[s.hash][1]],
+            states={state: sum(one == state for one, _ in mine)
+                    for state in ("done", "failed", "invalid")},
+            goes_on=not course.has_ended,
+            thawed=() if before is None or after is None else sorted(
+                c.rollouts_per_problem for c, row in after.of_configurations.items()
+                if row != before.of_configurations.get(c)),
+            notes=() if begun is study else (KEPT,),
+        )  # fmt: skip
+
+
+def _slice(asked: RunSpec, whole: RunSpec) -> RunSpec:
+    """As far as it is asked to train, ending where the whole run does."""
+    return slice_of(whole, asked.allocation.steps)
+
+
+def _fill(copy: Database, database: Database) -> None:
+    with copy.write() as connection:
+        connection.execute("PRAGMA defer_foreign_keys = ON")
+        for table in _COPIED:
+            columns = [row[1] for row in copy.read(f"PRAGMA table_info({table})")
+                       if row[1] != "seal"]  # fmt: skip
+            names = ", ".join(columns)
+            rows = database.read(f"SELECT {names} FROM {table}")
+            places = ", ".join("?" * len(columns))
+            connection.executemany(f"INSERT INTO {table} ({names}) VALUES ({places})", rows)

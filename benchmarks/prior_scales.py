@@ -3,8 +3,9 @@
     python benchmarks/prior_scales.py docs/images/prior.png
 
 Prints, for every published panel, the posterior medians of the scales beside the prior's medians
-(`isocompute.model.prior.SCALES`), and draws sweeps from the prior alone: what the model would
-believe of seven values of n before seeing one score.
+(`isocompute.model.prior.SCALES`); how far what is guessed of the n beside a lone one lies from what
+the whole sweep says of it; and draws sweeps from the prior alone: what the model would believe of
+seven values of n before seeing one score.
 
 Shape legend: J values of n, X budgets, D draws.
 """
@@ -17,6 +18,7 @@ from pathlib import Path
 import numpy as np
 from matplotlib.figure import Figure
 
+from isocompute.answers.fit import fit_sweep
 from isocompute.model import fit_posterior
 from isocompute.model.form import Form
 from isocompute.model.prior import BUMP, SCALES, SHARED, Prior
@@ -27,6 +29,7 @@ PANELS = tuple(
     for kind in ("easy", "hard")
     for of in ("", "-bp64", "-bp256")
 )
+GRID = tuple(f"grid:{name}" for name in ("easy", "hard", "hard-b1024", "tri", "long"))
 PARAMETERS = ("ceiling", "slope", "midpoint")
 KINDS = ("line in n", "smooth", "nugget")
 N = (8, 16, 32, 64, 128, 256, 512)
@@ -47,6 +50,46 @@ def of_panels() -> str:
     lines.append("| geometric mean | " + cells(np.exp(np.log(found).mean(axis=0))) + " |")
     prior = [getattr(s, k) for s in SCALES[:3] for k in ("line_n", "smooth", "nugget")] + [BUMP]
     return "\n".join([*lines, "| prior's median | " + cells(prior) + " |"])
+
+
+def of_neighbours() -> str:
+    """Each n of a sweep fitted alone: the n beside it as guessed, and as the whole sweep has it.
+
+    Differences of score from the lone n: root mean squares, and the median of the spread said.
+    """
+    named = ("sweeps", "octaves", "pairs", "spread", "differ by", "off by", "in spreads", "in 90%")
+    lines = ["| " + " | ".join(named) + " |", "|---" * len(named) + "|"]
+    for name, sources in (("published", PANELS), ("the package's own", GRID)):
+        found = [pair for source in sources for pair in neighbours_of(source)]
+        for octaves in (1, 2):
+            said, spread, true = np.array([row[1:] for row in found if row[0] == octaves]).T
+            off = (true - said) / spread
+            squares = (float(np.sqrt(np.mean(v**2))) for v in (true, true - said, off))
+            differ, by, times = squares
+            held = np.mean(np.abs(off) < 1.645)  # of a normal
+            row = [name, octaves, len(said), f"{np.median(spread):.3f}", f"{differ:.3f}",
+                   f"{by:.3f}", f"{times:.2f}", f"{held:.0%}"]  # fmt: skip
+            lines.append("| " + " | ".join(map(str, row)) + " |")
+    return "\n".join(lines)
+
+
+def neighbours_of(source: str) -> list[tuple[int, float, float, float]]:
+    """Of each pair the octaves apart, mean and spread of the guess, and what it is."""
+    curves, out = load_curves(source), []
+    whole = fit_sweep(curves)
+    for own in whole.configurations:
+        alone = fit_sweep([c for c in curves if c.configuration == own])
+        for other in whole.configurations:
+            apart = abs(np.log2(other.rollouts_per_problem / own.rollouts_per_problem))
+            if other.problems_per_batch != own.problems_per_batch or apart not in (1, 2):
+                continue
+            x = min(whole.trained(own), whole.trained(other))
+            guess_D, seen_D = (
+                np.diff(fit.scores_of([own, other], x))[:, 0] for fit in (alone, whole)
+            )
+            spread = float(np.hypot(guess_D.std(), seen_D.std()))
+            out.append((int(apart), float(guess_D.mean()), spread, float(seen_D.mean())))
+    return out
 
 
 def cells(row: object) -> str:
@@ -87,7 +130,7 @@ def figure() -> Figure:
 
 
 def main() -> int:
-    print(of_panels())
+    print(of_panels(), of_neighbours(), sep="\n\n")
     if len(sys.argv) > 1:
         figure().savefig(Path(sys.argv[1]), dpi=110, metadata={"Software": None})
     return 0

@@ -12,6 +12,7 @@ import pytest
 
 from design_helpers import prior_once, quick  # noqa: F401  # fixtures
 from isocompute.answers.fit import fit_sweep
+from isocompute.answers.price import Price
 from isocompute.cli import main
 from isocompute.design import (
     Asked,
@@ -24,6 +25,7 @@ from isocompute.design import (
     design_sweep,
     judge,
     worlds_of,
+    write_study,
 )
 from isocompute.design.judge import Judge, Lost, most_judged, nothing_lost, pays
 from isocompute.design.kept import Kept
@@ -34,6 +36,7 @@ from isocompute.lr_sweep import LEAST, STEPS
 from isocompute.recipe import Recipe
 from isocompute.runner import planned_study
 from isocompute.study.schema import Powers
+from isocompute.study.yaml12 import read_yaml
 from isocompute.testing.families import of_surface
 from isocompute.testing.forms import Surface
 from isocompute.testing.planted import NOISE
@@ -230,6 +233,20 @@ def test_a_shipped_model_has_its_own_rate_and_no_other_model_has_it() -> None:
     kept = Kept(words={"learning_rate": 3e-4}, recorded=("learning_rate",))
     mine = Trainer(engine="local", model="machine", kept=kept)
     assert mine.learning_rate == {"value": 3e-4, "of": "runs", "temperature": 1.0}
+
+
+@pytest.mark.parametrize(("model", "world"), [("machine", "machine"), ("verbs-long", "verbs"),
+                                              ("mine", "bits")])  # fmt: skip
+def test_problems_that_stand_in_are_of_the_models_own_world(
+    tmp_path: Path, model: str, world: str
+) -> None:
+    sweep = Sweep(problems_per_batch=4, rollouts_per_problem=(4, 8), seeds=1, rollouts_per_run=64)
+    trainer = Trainer(engine="local", model=model)
+    path = tmp_path / "s.yaml"
+    write_study(path, sweep, trainer, final=sweep, problems=None, price=Price())
+    sets = read_yaml(path)["problems"]
+    assert sets["train"]["options"]["world"] == world
+    assert sets["validation"]["all"]["options"]["world"] == world
 
 
 def test_what_an_n_loses_against_another_has_its_sign() -> None:

@@ -36,7 +36,8 @@ _CHECKED = (
     "Answers are checked by `verifier`: exact (the whole response is the answer), integer, math, "
     "FILE.py:FUNCTION."
 )
-# What stands in for problems and model that were not named: the smallest shipped world.
+# What stands in for problems and model that were not named: the model's world, if it is a shipped
+# one, else the smallest.
 _WORLD, _STAND_IN_SIZE = "bits", 512
 _MODELS = {"local": "bits-mlp", "trl": "bits", "verl": "Qwen/Qwen2.5-7B-Instruct"}
 # Learning rates of the shipped models at 1,024 rollouts per batch and temperature 1, as the studies
@@ -281,7 +282,8 @@ def _engine_options(trainer: Trainer) -> dict[str, Any]:
 
 def _problems(folder: Path, trainer: Trainer, problems: int | None) -> dict[str, Any]:
     if trainer.train is None:
-        world: Mapping[str, Any] = {"world": _WORLD, "seed": 1}
+        name = trainer.model if trainer.model in _RATES else _WORLD
+        world: Mapping[str, Any] = {"world": name.partition("-")[0], "seed": 1}
         return {
             "train": {"generated": "world", "options": {
                 **world, "part": "train", "size": problems or _STAND_IN_SIZE}},

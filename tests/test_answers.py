@@ -624,6 +624,13 @@ def test_a_bend_between_evaluations_decades_apart_is_no_noise() -> None:
     )  # fmt: skip
     assert noise_scale([run]) == 1 / 1200
     assert windows_of([run], "rollouts")[Configuration(32, 8)].rises
+    # Of an uneven line the weights are a quarter and three: its noise is that of 1.625 scores.
+    uneven = run.replace(
+        rollouts_K=10 ** np.array([3.0, 3.3, 3.4]), score_K=np.array([0.4, 0.45, 0.4])
+    )
+    p = 1.25 / 3
+    expected = (0.05 / 0.6745) ** 2 / (1.625 * p * (1 - p))
+    assert noise_scale([uneven]) == pytest.approx(expected)
     # Nearer neighbours weigh more: what lies on their line has no noise, wherever it lies.
     x = np.array([1e3, 2e3, 8e3, 9e3])
     line = run.replace(rollouts_K=x, score_K=0.1 * np.log10(x))

@@ -271,6 +271,9 @@ def test_runs_that_were_timed_can_be_compared_by_cost() -> None:
     d["by_gpu_hours"] = {**d["best"][-1], "x": 31.7, "interval": [64, 128]}
     said = "By cost     32 GPU-hours: n = 128 (64 to 128): --unit gpu-hours"
     assert fit_lines(d)[7:9] == [said, ""]
+    for hours, amount in ((8.8 / 3600, "8.8 GPU-seconds"), (0.2, "12 GPU-minutes")):
+        short = {**d, "by_gpu_hours": {**d["by_gpu_hours"], "x": hours}}
+        assert fit_lines(short)[7].startswith(f"By cost     {amount}: n = 128")
     d["best"][20]["tested_rollouts_per_problem"] = 32  # the last that was compared
     assert fit_lines(d)[7] == said.replace("):", "), being faster:")
     d["by_gpu_hours"]["interval"] = [17, 31]  # of the trend: the n that leads is named

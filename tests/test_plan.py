@@ -18,7 +18,7 @@ import pytest
 
 from fake_posterior import FakePosterior, runs_of
 from isocompute.allocation import Budget, Rates, parse_budget
-from isocompute.answers import Plan, advice_lines, plan_budget, plan_fixed_batch
+from isocompute.answers import Plan, advice_lines, around, plan_budget, plan_fixed_batch, worth
 from isocompute.answers.around import around_source
 from isocompute.answers.backtest import Backtest
 from isocompute.answers.beside import lead_words, less_words, overtakes, passes_words
@@ -32,7 +32,7 @@ from isocompute.answers.step_lines import checks, with_checks
 from isocompute.answers.steps import _STEPS, Runs, nearest, run_next
 from isocompute.answers.verdict import trust, untested
 from isocompute.answers.words import best_n_words, n_words
-from isocompute.answers.worth import _told, among_tested
+from isocompute.answers.worth import _told, among_tested, probe
 from isocompute.domain import Configuration, Curve, Notice, notice
 from isocompute.domain.notices import NOTICES
 from isocompute.domain.text import takes
@@ -832,6 +832,19 @@ def test_the_published_sweep_had_6000_problems() -> None:
         assert around_source(source, "easy", Rates())["trained_on"] == 6000
 
 
+def test_a_recipe_of_its_own_says_nothing_of_the_difficulty(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for recipes, given, said in (((Recipe(),), None, None), ((Recipe(),), "hard", "hard"),
+                                 ((), None, "easy")):  # fmt: skip
+        facts = SimpleNamespace(recipes=recipes, file=None, problems=None)
+        monkeypatch.setattr(around, "study_facts", lambda source, facts=facts: facts)
+        of = around_source("a.csv", given, Rates())
+        assert of["difficulty"] == said
+        assumed = [one.code for one in of["notices"]].count("difficulty_assumed")
+        assert assumed == (not recipes)
+
+
 def test_tokens_are_measured_on_the_sweep_unless_given() -> None:
     fit = planted(tokens={16: 500, 32: 500, 64: 500, 128: 900})
     d = plan_budget(fit, parse_budget("5e8tok")).document
@@ -1058,6 +1071,36 @@ def test_more_runs_of_what_was_tested_gain_as_far_as_they_tell_of_the_budget() -
     # The three runs there are end at 1M: further on they are no nearer to a smaller budget.
     more = among_tested(q, found, dict.fromkeys(fit.configurations, 3e5), None)
     assert more == pytest.approx(0.03)
+
+
+def test_every_run_of_a_check_has_its_own_luck_and_its_own_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    fit, seen = planted(), list[tuple[int, float, int]]()
+    q = Question(fit=fit, x=4 * AT)
+    found, draws = prescribe(q), worth.one_run
+
+    def one_run(fit: Fit, c: Configuration, x: float, which: int = 0) -> Any:
+        seen.append((c.rollouts_per_problem, x, which))
+        return draws(fit, c, x, which)
+
+    monkeypatch.setattr(worth, "one_run", one_run)
+    trains = {Configuration(32, 16): 6e5, Configuration(32, 64): 3e5}
+    among_tested(q, found, trains, 2)
+    assert seen == [(16, 3e5, 0), (16, 3e5, 1), (64, 1.5e5, 2), (64, 1.5e5, 3)]
+    seen.clear()
+    among_tested(q, found, trains, None)  # each of the three runs there goes on by a third
+    ends = {16: 1.2e6, 64: 1.1e6}
+    assert seen == [(n, pytest.approx(ends[n]), i) for i, n in enumerate([16] * 3 + [64] * 3)]
+
+
+def test_a_probe_gains_only_what_would_change_the_plan() -> None:
+    """The other n is 0.0015 ahead in half the draws, or 0.004: its run tells which."""
+    for ahead, gains in ((0.0015, 0.0), (0.004, 0.002)):
+        fit = planted({(32, 16): (0.001, 0.001), (32, 32): (0.001 + ahead, 0.001 - ahead)})
+        q = Question(fit=fit, x=AT)
+        found = prescribe(q)._replace(configuration=Configuration(32, 16))
+        assert probe(q, found, Configuration(32, 32), AT) == pytest.approx(gains, abs=1e-9)
 
 
 def test_what_is_seen_tells_of_values_by_the_plane_through_the_draws() -> None:
@@ -1734,6 +1777,8 @@ def test_half_a_budget_that_does_as_well_is_said_from_the_same_draws() -> None:
     assert line_of_it == f"  for less   {as_well}"
     other = {**plan.document, "half": {**half, "rollouts_per_problem": 16}, "tenth": None}
     assert less_words(other) == "half does as well: 0.520 with n = 16 (at most 0.000 less)"
+    both = {**other, "tenth": plan.document["tenth"]}  # no room for all: no figure is cut
+    assert less_words(both) == "half does as well: 0.520 with n = 16, a tenth 0.520"
     rising = plan_budget(planted(), AT)
     assert rising.document["half"]["lost"] > 0.002
     assert not rising.document["half"]["as_good"]
@@ -1770,6 +1815,8 @@ def test_a_choice_that_is_still_behind_says_from_where_it_leads() -> None:
     assert never is not None
     assert never["x"] is None  # n = 128 leads at the end
     assert lead_words({**d, "overtakes": never}) == ""
+    others = {**d, "notices": [{"code": "law_of_another_model"}]}
+    assert lead_words(others) == ""  # of another model's sweep there is more to doubt
     near = plan_budget(planted(flat, surface=crossing), AT).document
     assert near["overtakes"] is None  # inside the data
     assert plan_budget(planted(), 4 * AT).document["overtakes"] is None  # it leads there

@@ -319,6 +319,10 @@ def test_one_run_has_the_luck_of_every_size(posterior: Posterior) -> None:
         luck = np.random.default_rng((of.seed, 4)).standard_normal(D)
         return float(((of.of_one_run(score_D, gained_D, factor) - score) / luck).mean())
 
+    flat = np.full(D, 0.5), np.zeros(D), 2.0
+    first, again, other = (posterior.of_one_run(*flat, which) for which in (0, 0, 1))
+    np.testing.assert_array_equal(first, again)
+    assert abs(np.corrcoef(first, other)[0, 1]) < 0.3  # another run, another luck
     assert spread(0.0, 0.0, 0.0, 0.0) == 0.0
     assert spread(0.0004, 0.0, 0.0, 0.0) == pytest.approx(0.01)  # sqrt(0.0004 * 0.25)
     assert spread(0.0, 0.0, 0.0, 0.02) == pytest.approx(0.01)  # 0.02 * 0.5

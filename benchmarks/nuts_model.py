@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro
 import numpyro.distributions as dist
-from jax.scipy.special import logsumexp, ndtr, ndtri
+from jax.scipy.special import logsumexp
 from numpyro.diagnostics import gelman_rubin
 from numpyro.infer import MCMC, NUTS
 from numpyro.infer.initialization import init_to_value
@@ -26,7 +26,7 @@ from numpyro.infer.initialization import init_to_value
 from isocompute.model.form import HINGE, KNOTS, SPACING
 from isocompute.model.noise import MISFIT_LENGTH, scaling_of
 from isocompute.model.posterior import Posterior, _nearness
-from isocompute.model.prior import BUMP, HALF, LEAST, OCTAVES, SCALES, SHARED
+from isocompute.model.prior import BUMP, OCTAVES, SCALES, SHARED
 
 jax.config.update("jax_enable_x64", True)
 
@@ -78,11 +78,6 @@ def _alike(n: Any, bp: Any, n2: Any, bp2: Any) -> Any:
 def _matern(apart: Any, length: float) -> Any:
     r = np.sqrt(3.0) * abs(apart) / length
     return (1 + r) * jnp.exp(-r)
-
-
-def _log_half(z: Any) -> Any:
-    """Logs of half-normal numbers of median 1, from standard normal ones."""
-    return jnp.log(-ndtri(0.5 * ndtr(-jnp.maximum(z, LEAST))) / HALF)
 
 
 def _smooth(i: int, scales: Any, n: Any, bp: Any, n2: Any, bp2: Any, centre: Any) -> Any:
@@ -146,8 +141,8 @@ class Sweep:
     def model(self) -> None:
         """The joint density."""
         h = numpyro.sample("h", dist.Normal(0.0, 1.0).expand([self.own, 4]).to_event(2))
-        log_bump = np.log(BUMP) + _log_half(numpyro.sample("h_bump", dist.Normal(0.0, 1.0)))
-        log_scales = self.medians + _log_half(h)
+        log_bump = np.log(BUMP) + numpyro.sample("h_bump", dist.Normal(0.0, 1.0))
+        log_scales = self.medians + h
         lower = [self._lower(i, jnp.exp(log_scales[i])) for i in range(self.own)]
         own, bend, u = self._centred(lower) if self.centred else self._not_centred(lower)
         shared = jnp.concatenate([bend, jnp.exp(log_bump) * u])

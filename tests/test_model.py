@@ -380,21 +380,13 @@ def test_scales_are_drawn_around_their_medians() -> None:
     of = Prior(np.array([3.0]), np.array([4.0]), np.zeros(6 + BUMPS), 0.1, 3)
     drawn = of.sample(4000, np.random.default_rng(0))
     assert drawn.shape == (4000, of.scales) == (4000, 13)
-    times = np.exp(drawn - of.median())
-    np.testing.assert_allclose(np.median(times, axis=0), 1.0, rtol=0.08)
-    # Half-normal: 4.3% are three times the median, and the mean square is 1 / 0.6745^2.
-    np.testing.assert_allclose((times > 3).mean(axis=0), 0.043, atol=0.012)
-    np.testing.assert_allclose((times**2).mean(axis=0), 2.198, rtol=0.1)
+    np.testing.assert_allclose(drawn.mean(axis=0), of.median(), atol=0.08)
+    np.testing.assert_allclose(drawn.std(axis=0), 1.0, rtol=0.05)
     medians = [*(s.line_n for s in priors.SCALES[:3]), priors.BUMP]
     np.testing.assert_allclose(np.exp(of.median())[[0, 4, 8, 12]], medians)
     points = np.array([[0.0], [1.0]]) * np.eye(13)[3]
     moved = of.log_scales(points) - of.median()
-    # 0.8413 of normals lie below 1, and as many half-normals below 1.4096 / 0.6745.
-    by_hand = np.array([[0.0], [np.log(1.4096 / 0.6745)]]) * np.eye(13)[3]
-    np.testing.assert_allclose(moved, by_hand, atol=2e-4)
-    least = of.log_scales(np.full((1, 13), priors.LEAST))
-    np.testing.assert_array_equal(of.log_scales(np.full((1, 13), -9.0)), least)
-    assert np.exp(least - of.median()) == pytest.approx(0.02, rel=0.01)
+    np.testing.assert_allclose(moved, points, atol=1e-12)
 
 
 # solve

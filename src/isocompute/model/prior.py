@@ -4,10 +4,9 @@ Every parameter of a configuration's curve is a smooth function of (log2 n, log2
 
     parameter = constant + line in log2 n + line in log2 B_p + smooth part + nugget
 
-Its scales are hyperparameters, each half-normal with the median that the shipped sweeps have
-(docs/model.md has the prior-predictive figure): a part may be absent, and is seldom many times as
-large, so that what nobody ran is not said to differ more than it does in real sweeps. The model
-weighs them by evidence, so pooling is as strong as a sweep bears out.
+Its scales are hyperparameters, each log-normal around what the shipped sweeps have: one standard
+deviation is a factor e (docs/model.md has the prior-predictive figure). The model weighs them by
+evidence, so pooling is as strong as a sweep bears out.
 
 Shape legend: J configurations, H hypotheses (hyperparameters), P parameters.
 """
@@ -18,12 +17,9 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import ndtr, ndtri
 
 from isocompute.model.form import FloatArray, IntArray
 
-HALF = 0.6745  # median of the absolute value of a standard normal
-LEAST = -2.3  # a scale below a hundredth of its range is none, and would make matrices singular
 OCTAVES = 3.0  # n (or B_p) within which curves resemble each other; docs/validation.md: half, twice
 
 Places = tuple[FloatArray, FloatArray]  # log2 n and log2 B_p of some points
@@ -113,8 +109,7 @@ class Prior:
 
         For each parameter line in n, line in B_p, smooth part, nugget; then that of the bumps.
         """
-        above = ndtr(-np.maximum(z, LEAST))  # the chance of a larger scale
-        out: FloatArray = self.median() + np.log(-ndtri(0.5 * above) / HALF)
+        out: FloatArray = self.median() + z
         return out
 
     def sample(self, size: int, rng: np.random.Generator) -> FloatArray:

@@ -57,7 +57,6 @@ def around_source(
     published = source is None or source.startswith("published:")
     grid = (source or "").startswith(GRID)
     known = _difficulty_of(source) if source and (published or grid) else None
-    resolved: Difficulty | None = difficulty or known or "easy"
     chosen = source or PUBLISHED[difficulty or "easy"]
     facts = study_facts(chosen)
     recipe = facts.recipes[0] if len(facts.recipes) == 1 else None
@@ -66,11 +65,10 @@ def around_source(
     if recipe is not None and healthy is not None:
         # The regularisers follow the difficulty asked for; the learning rate follows the model.
         recipe = recipe.replace(kl_coef=healthy.kl_coef, entropy_coef=healthy.entropy_coef)
-    if difficulty is None and known is None:
-        if recipe is None:
-            notices.append(notice("difficulty_assumed"))
-        else:
-            resolved = None  # its own recipe says nothing of it
+    # A recipe of its own says nothing of the difficulty, and needs none.
+    resolved = difficulty or known or ("easy" if recipe is None else None)
+    if recipe is None and difficulty is None and known is None:
+        notices.append(notice("difficulty_assumed"))
     if published:
         unlike = " (a hard set: none was published for mixtures)" if resolved == "mixed" else ""
         model = f"{PUBLISHED_MODEL}, math{unlike}"

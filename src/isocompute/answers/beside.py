@@ -172,14 +172,18 @@ def overtakes(q: Question, chosen: Configuration) -> dict[str, Any] | None:
     return {"x": from_, "at": known, "behind": behind, **fit.configurations[best]._asdict()}
 
 
+def of_another_model(d: Mapping[str, Any]) -> bool:
+    """Whether a plan comes from the sweep of another model."""
+    return any(one["code"] == "law_of_another_model" for one in d.get("notices") or ())
+
+
 def lead_words(d: Mapping[str, Any], room: float = ROOM) -> str:
     """One line of it, why a plan differs from what leads in its data; "" where it does not.
 
     Of the sweep of another model that is the lesser doubt, and the room is that of what to do.
     """
     found = d.get("overtakes")
-    others = any(one["code"] == "law_of_another_model" for one in d.get("notices") or ())
-    if not found or found["x"] is None or others:
+    if not found or found["x"] is None or of_another_model(d):
         return ""
     first, at = (compact(float(f"{found[name]:.2g}")) for name in ("x", "at"))
     n, unit = "rollouts_per_problem", unit_words(d["law"]["unit"])

@@ -324,8 +324,7 @@ def _answer(q: Question) -> Plan:
         "gain": gain_over_today(q, found),
         **{name: part_of_the_budget(q, found, share) for name, share in PARTS.items()},
         "target": None if q.target is None else q.target.to_dict(fit.unit),
-        "trained": None if any(one.code == "law_of_another_model" for one in q.notices)
-        else went_as_far(q, a),
+        "trained": None if q.of_another_model else went_as_far(q, a),
         "fell": fell(q, a, found.score_D),
         "overtakes": overtakes(q, chosen),
         "not_told_apart": not_told_apart(q, found),

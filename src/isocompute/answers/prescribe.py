@@ -63,6 +63,11 @@ class Question:
     batch_size: int | None = None  # of a fixed batch, as steps; None: B_p and M are free
     steps: int | None = None
 
+    @property
+    def of_another_model(self) -> bool:
+        """Whether what was fitted is the sweep of another model: its runs are not the asker's."""
+        return any(one.code == "law_of_another_model" for one in self.notices)
+
     def cost(self, c: Configuration, rollouts: float) -> dict[str, Any]:
         """What one run costs; its trainer starts once."""
         return self.price.cost({c: rollouts}, starts=1, runs={c: rollouts})
@@ -205,9 +210,10 @@ def _at_no_cost(
     A change from it would cost a run, or a new setting, for nothing that anyone would see.
     """
     fit, now = q.fit, q.current
-    own = all(one.code != "law_of_another_model" for one in q.notices)
-    trained = [f for f in good if own and which[f] not in fit.unhealthy and fit.trained(which[f])
-               >= q.steps_of(which[f]) * which[f].batch_size]  # fmt: skip
+    trained = [] if q.of_another_model else [
+        f for f in good if which[f] not in fit.unhealthy
+        and fit.trained(which[f]) >= q.steps_of(which[f]) * which[f].batch_size
+    ]  # fmt: skip
     today = [f for f in good if now in (which[f], which[f].rollouts_per_problem)]
     both = [f for f in trained if f in today]
     for why, those in (("trained", both), ("trained", trained), ("today", today)):

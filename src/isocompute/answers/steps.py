@@ -154,7 +154,7 @@ def steps_take(
     fit = q.fit
     reach = min(bought, 2 * fit.trained())
     out = dict[str, Runs]()
-    if any(one.code == "law_of_another_model" for one in q.notices):
+    if q.of_another_model:
         # As `design` has it: half of what the sweep may take, or as long as tells rates apart.
         rates = min(SHARE * SPEND * bought, float(len(FACTORS) * STEPS * batch))
         out["anchor_assumed"] = Runs({chosen: rates})

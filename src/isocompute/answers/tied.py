@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from isocompute.answers.beside import today
+from isocompute.answers.beside import of_another_model, today
 from isocompute.answers.prescribe import Prescription, Question
 from isocompute.answers.steps import ALIKE, fitting
 
@@ -45,7 +45,7 @@ def open_words(d: Mapping[str, Any]) -> str:
     Of the sweep of another model that is the lesser doubt.
     """
     found = d.get("not_told_apart")
-    if not found or any(one["code"] == "law_of_another_model" for one in d["notices"]):
+    if not found or of_another_model(d):
         return ""
     n = [*map(str, found["rollouts_per_problem"])]
     take = {"today": f"today's {found['other']} may be best, too",

@@ -174,7 +174,7 @@ def _left(q: Question, spent: Sequence[Effort]) -> float | None:
 def _is_worth_a_run(q: Question, found: Prescription, left: float) -> bool:
     """Whether a run of what is left scores more than what the sweep has trained already."""
     fit, chosen = q.fit, found.configuration
-    if any(one.code == "law_of_another_model" for one in q.notices):  # what it trained is not ours
+    if q.of_another_model:  # what it trained is not ours
         return True
     steps, batch = q.steps_of(chosen), chosen.batch_size
     whole = q.x * steps * batch / q.rollouts(chosen)  # of the budget, what the run takes

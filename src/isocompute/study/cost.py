@@ -108,7 +108,7 @@ def study_cost(
 
     Args:
         study: what would be run.
-        calibration: measured seconds and tokens; None leaves time out.
+        calibration: measured seconds and tokens, of runs from their start; None leaves time out.
         workers: runs at once.
         runs: of the study, as far as each trains; None: all, to their end.
         steps: of each that are trained already, by hash.
@@ -122,7 +122,7 @@ def study_cost(
         known["tokens"] = drawn * calibration.tokens_per_rollout
     worker_s = wall_s = None
     if calibration is not None:
-        seconds = [run_seconds(study, spec, calibration) for spec in study.runs]
+        seconds = [run_seconds(study, spec, calibration) for spec in runs]
         worker_s = sum(seconds)
         wall_s = max(worker_s / max(workers, 1), max(seconds))
     return Cost(

@@ -1046,7 +1046,7 @@ def test_n_that_are_not_told_apart_are_said_first_and_which_to_take() -> None:
     fast = plan_budget(fit, AT).document
     assert (fast["not_told_apart"]["take"], fast["not_told_apart"]["other"]) == (16, 256)
     assert fast["not_told_apart"]["cost_share"] == pytest.approx(0.25)
-    assert advice_lines(fast)[1].endswith(": n = 256 would cost 25% of it")
+    assert advice_lines(fast)[1].endswith(": n = 256 costs 75% less")
     assert plan_budget(planted(), AT).document["not_told_apart"] is None
     many = {**today["not_told_apart"], "rollouts_per_problem": [2**i for i in range(3, 12)]}
     assert advice_lines({**today, "not_told_apart": many})[1] == (

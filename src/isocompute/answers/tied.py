@@ -49,7 +49,7 @@ def open_words(d: Mapping[str, Any]) -> str:
         return ""
     n = [*map(str, found["rollouts_per_problem"])]
     take = {"today": f"today's {found['other']} may be best, too",
-            "cheapest": f"n = {found['other']} would cost {found['cost_share']:.0%} of it"
+            "cheapest": f"n = {found['other']} costs {1 - found['cost_share']:.0%} less"
             if found["other"] and found["cost_share"] else f"n = {found['take']} is the cheapest",
             "any": "any of them may be best"}[found["why"]]  # fmt: skip
     forms = [f"{which} are not told apart: {take}" for which in (

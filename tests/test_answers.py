@@ -487,6 +487,8 @@ def test_runs_that_do_not_learn_stop_everything(rng) -> None:
     (said,) = [n for n in one.notices if n.code == "falls_after_peak"]
     assert "n = 8;" in said.text
     assert one.verdict.level == "caution"
+    # A fall is no noise, however little a rise explains of it.
+    assert "not_smooth" not in codes(one)
     still = fit_of(rng)
     noise = np.random.default_rng(3)
     still.posterior.curves = tuple(

@@ -63,6 +63,9 @@ def test_other_batches_take_what_lies_on_the_line_of_updates() -> None:
     tested = found.rollouts_of(np.array([128.0, 1024.0]), at)
     np.testing.assert_allclose(tested, found.rollouts(at))
     assert update_takes(np.full(3, 8.0), np.array([1.0, 2.0, 9.0]), np.array([8.0]))[0] == 2
+    # Rollouts that grow dearer with the batch go on to, and those of small batches are not free.
+    found_F = update_takes(np.array([2.0, 4.0]), np.array([1.0, 6.0]), np.array([1.0, 8.0]))
+    np.testing.assert_allclose(found_F, [0.5, 16.0])
 
 
 def test_what_nobody_ran_is_tried_at_the_same_cost() -> None:

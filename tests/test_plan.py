@@ -638,6 +638,7 @@ def test_a_check_on_the_way_is_where_a_run_that_stalls_would_show(slope, times) 
 def test_on_its_way_a_plan_names_the_score_to_expect() -> None:
     fit = planted(surface=steeper)
     assert plan_budget(fit, 2 * AT).document["check"] is None  # its end
+    assert plan_budget(fit, 3.9 * AT).document["check"] is None  # later than half of it
     d = plan_budget(fit, 4 * AT).document
     check, b = d["check"], d["batch_size"]
     known = max(float(c.rollouts_K[-1]) for c in fit.curves)
@@ -1047,6 +1048,11 @@ def test_n_that_are_not_told_apart_are_said_first_and_which_to_take() -> None:
     assert (fast["not_told_apart"]["take"], fast["not_told_apart"]["other"]) == (16, 256)
     assert fast["not_told_apart"]["cost_share"] == pytest.approx(0.25)
     assert advice_lines(fast)[1].endswith(": n = 256 costs 75% less")
+    fake.curves = tuple(  # by a hundredth clocks differ anyway
+        c.replace(gpu_hours_K=(1 + 0.01 * (c.rollouts_per_problem == 16)) * c.rollouts_K)
+        for c in fake.curves)
+    alike = plan_budget(fit, AT).document["not_told_apart"]
+    assert (alike["other"], alike["why"], alike["cost_share"]) == (None, "any", None)
     assert plan_budget(planted(), AT).document["not_told_apart"] is None
     many = {**today["not_told_apart"], "rollouts_per_problem": [2**i for i in range(3, 12)]}
     assert advice_lines({**today, "not_told_apart": many})[1] == (
@@ -1092,6 +1098,15 @@ def test_every_run_of_a_check_has_its_own_luck_and_its_own_end(
     among_tested(q, found, trains, None)  # each of the three runs there goes on by a third
     ends = {16: 1.2e6, 64: 1.1e6}
     assert seen == [(n, pytest.approx(ends[n]), i) for i, n in enumerate([16] * 3 + [64] * 3)]
+
+
+def test_a_check_of_a_larger_batch_has_twenty_updates() -> None:
+    """Before its twentieth update a run is compared with nothing."""
+    fit, known = planted(), Configuration(32, 64)
+    wide, narrow = Configuration(1024, 512), Configuration(32, 512)
+    assert fit.check_of(narrow, known, 4 * AT) == {narrow: AT}  # as far as all were compared
+    assert fit.check_of(narrow, known, AT / 2) == {narrow: AT / 2}
+    assert fit.check_of(wide, known, 4 * AT) == {wide: 20 * 1024 * 512}
 
 
 def test_a_probe_gains_only_what_would_change_the_plan() -> None:
@@ -1462,7 +1477,7 @@ def test_a_plan_says_what_run_and_checks_cost_together() -> None:
     in_rollouts = {**plan, "law": {"unit": "rollouts"}}
     assert with_checks(in_rollouts, [dense]).endswith("leaves a run of 900 steps")
     third = {**step, "cost": {"gpu_hours": 10 / 3, "usd": None, "tokens": None}}
-    assert with_checks(plan, [third]).endswith("leaves a run of 660 steps")  # down
+    assert with_checks(plan, [third]).endswith("leaves a run of 666 steps")  # down
     little = {**step, "cost": {"gpu_hours": 0.4, "usd": 0.8, "tokens": None}}
     assert with_checks(plan, [little]) == "0.4 GPU-hours, $0.8"  # no word of what does not show
     dear = {"gpu_hours": 12_300.0, "usd": None, "tokens": 1.23e9}
@@ -1477,7 +1492,7 @@ def test_a_plan_says_what_run_and_checks_cost_together() -> None:
     lines = advice_lines({**plan, "run_next": many})
     shown = sum(line.startswith(("  1. ", "  2. ", "  3. ")) for line in lines)
     assert 0 < shown < 3
-    left = int((10 - shown) / 10 * 976) // 10 * 10
+    left = int((10 - shown) / 10 * 976)
     unit = "GPU-hour" if shown == 1 else "GPU-hours"
     assert f"Before you spend ({shown} {unit}; leaves a run of {left} steps):" in lines
     hours = {**plan["law"], "unit": "gpu-hours"}

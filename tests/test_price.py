@@ -186,6 +186,22 @@ def test_beyond_the_data_a_cost_lies_between_todays_and_its_growth_going_on() ->
         pytest.approx(16e5))  # fmt: skip
 
 
+def test_a_few_updates_tell_no_trend_of_their_own() -> None:
+    """16 updates of n = 64 say what its rollouts take; where that goes, the long runs say."""
+    few, c = growing(64, -0.5, end=16 * 1024.0), Configuration(16, 64)
+    # Its last half takes 1 - sqrt(1/2) of its tokens, for a half of its rollouts.
+    each = 2 * (1 - 0.5**0.5) * float(few.tokens_K[-1]) / float(few.rollouts_K[-1])
+    price = priced([growing(8, 0.25), growing(16, 0.25), few], Rates())
+    more = few.rollouts_K[-1] * 15
+    cost = price.cost({c: 16 * few.rollouts_K[-1]}, runs={c: 16 * few.rollouts_K[-1]})
+    assert cost["at_least"]["tokens"] == pytest.approx(few.tokens_K[-1] + each * more)
+    grows = (16**1.25 - 1) / 1.25 / 15
+    assert cost["tokens"] == pytest.approx(few.tokens_K[-1] + each * grows * more)
+    # Of 28 updates three quarters are 21: they tell their own.
+    enough = priced([growing(8, 0.25), growing(64, -0.5, end=28 * 1024.0)], Rates())
+    assert set(enough.trends(c, 1e6).values()) == {"responses grew shorter"}
+
+
 def test_shorter_responses_may_stay_as_they_are() -> None:
     c, price = Configuration(16, 8), priced([growing(8, -0.25)], Rates())
     cost = price.cost({c: 16e5}, runs={c: 16e5})
@@ -434,6 +450,13 @@ def test_a_plan_says_its_price_and_how_far_it_may_be_off() -> None:
     dear = d | {"cost": d["cost"] | {"gpu_hours": 1364.0, "usd": 3000.0, "tokens": 48.7e9}}
     line = next(line for line in advice_lines(dear) if line.startswith("  cost"))
     assert line.endswith("1,364 GPU-hours to train, $3,000   (your runs' times, within 13%)")
+    # Beyond the runs, too: how long it takes is worth more than what the hours leave out.
+    beyond = {"rollouts_per_gpu_hour": dear["cost"]["source"]["rollouts_per_gpu_hour"] | {
+        "off": None, "beyond": "runs"}}  # fmt: skip
+    far = dear | {"wall": {"gpus": 64, "hours": 456.0}}
+    far |= {"cost": dear["cost"] | {"source": beyond}}
+    line = next(line for line in advice_lines(far) if line.startswith("  cost"))
+    assert line.endswith("1,364 GPU-hours, $3,000, 19 days on 64 GPUs   (beyond your runs)")
     # With days and GPUs there is no room for whose times they are, but for how far off.
     days = dear | {"wall": {"gpus": 64, "hours": 456.0}}
     line = next(line for line in advice_lines(days) if line.startswith("  cost"))

@@ -79,15 +79,15 @@ def check_on_the_way(q: Question, chosen: Configuration) -> dict[str, Any] | Non
 
     Returns:
         `x` in the unit of the fit, `rollouts`, `step`, `score` and its `interval`, which holds a
-        run's own luck and the noise of its evaluation. None where no such budget lies before the
-        plan's own.
+        run's own luck and the noise of its evaluation. None where no such budget lies in the first
+        half of the plan's own: later, a stop saves less than was spent.
     """
     fit = q.fit
     known = max(fit.reached(chosen), fit.support[1])
     now_D, x = fit.scores_of([chosen], known)[:, 0], FURTHER * known
     stalled_D = fit.posterior.of_one_run(now_D, np.zeros_like(now_D), _STEP)
     every = evaluated_every(fit.curves, chosen)
-    while x < q.x:
+    while 2 * x <= q.x:
         step, at = max(int(q.rollouts(chosen, x)) // chosen.batch_size, 1), x
         if every is not None:
             step = every.first + -(-(step - every.first) // every.steps) * every.steps
@@ -140,8 +140,8 @@ def after_checks(
 
     Returns:
         A row for the first check, one for the first two, ...: `checks` (how many), `steps` of the
-        run, rounded down to two digits, its `rollouts`, `predicted_score` and its interval. None
-        where a run is left as it is, or nothing is left of it.
+        run, its `rollouts`, `predicted_score` and its interval. None where a run is left as it is,
+        or nothing is left of it.
     """
     first, rows = checks(d), list[dict[str, Any]]()
     for many in range(1, len(first) + 1):

@@ -27,7 +27,7 @@ from isocompute.answers.beside import (
     won_by_batch,
 )
 from isocompute.answers.best import interval
-from isocompute.answers.broke import fell, went_as_far
+from isocompute.answers.broke import fallen, fell, went_as_far
 from isocompute.answers.fit import Fit, Fix, Select, fit_sweep
 from isocompute.answers.frontier import SAME_END
 from isocompute.answers.logged import in_logs, logged
@@ -299,7 +299,8 @@ def _answer(q: Question) -> Plan:
     first = first_run(q, found)
     less = {one.code: one for one in untested(fit, q.x, near, first)}
     of_fit = [less.get(one.code, one) for one in fit.notices if one.code not in OF_ITS_END]
-    notices = by_weight([*own, *of_fit], times)
+    most_fell = 2 * len(fallen(fit)) > len(fit.configurations)
+    notices = by_weight([*own, *of_fit], times, fell=most_fell and times > 1)
     notices = [priced_remedy(one, q.price) for one in notices]
     known = known_words(whose)
     micro = max((c.micro_batch for c in fit.curves if c.micro_batch), default=None)

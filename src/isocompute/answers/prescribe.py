@@ -323,7 +323,7 @@ def _edges(q: Question, chosen: Configuration) -> list[Notice]:
     printed = printed_law(q.source.split("[")[0]) if published else None
     if printed is not None and printed.beyond:  # they ran it, and say what it gave
         return []
-    trains = {other: q.fit.buys(other, q.fit.compared(chosen, q.x))}
+    trains = q.fit.check_of(other, chosen, q.x)
     return [notice(code, trains=trains, n=n, other=other.rollouts_per_problem)]
 
 

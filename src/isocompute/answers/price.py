@@ -341,8 +341,8 @@ def update_takes(batch_J: FloatArray, takes_J: FloatArray, batch_F: FloatArray) 
     """What an update takes at some batches, from what those of other batches take.
 
     It lies on lines between them; of equal batches the middle one counts. Beyond the ends the last
-    line goes on: an update has a part that is fixed and one that grows with the batch, and neither
-    is negative.
+    line goes on: work never falls as a batch grows, and no update is cheaper than its share of a
+    larger one.
 
     >>> update_takes(np.array([1.0, 2.0]), np.array([3.0, 4.0]), np.array([1.5, 4.0]))
     array([3.5, 6. ])
@@ -353,7 +353,10 @@ def update_takes(batch_J: FloatArray, takes_J: FloatArray, batch_F: FloatArray) 
     out = np.interp(inside, batch, takes)
     slopes = np.diff(takes) / np.diff(batch) if len(batch) > 1 else np.full(1, np.inf)
     for end in (0, -1):
-        slope = min(max(slopes[end], 0.0), takes[end] / batch[end])
+        each, slope = takes[end] / batch[end], max(slopes[end], 0.0)
+        # Where rollouts grow dearer with the batch, larger ones are dearer still, and small ones
+        # are not free.
+        slope = min(slope, each) if end == 0 or not np.isfinite(slope) else slope
         beyond = batch_F < batch[0] if end == 0 else batch_F > batch[-1]
         out += np.where(beyond, slope * (batch_F - batch[end]), 0.0)
     return np.asarray(out)

@@ -32,12 +32,12 @@ from isocompute.answers.best import (
 from isocompute.answers.claims import Rise, direction, rise, smallest_stable
 from isocompute.answers.frontier import Frontier, budget_grid, fit_frontier
 from isocompute.answers.metered import Metered
-from isocompute.domain import Configuration, Curve, Notice, notice
+from isocompute.domain import Configuration, Curve, Effort, Notice, notice
 from isocompute.domain.text import of_runs
 from isocompute.errors import InputError
 from isocompute.intervals import draw_interval
 from isocompute.model import Posterior, fit_posterior
-from isocompute.model.data import counted
+from isocompute.model.data import MIN_STEPS, counted
 
 DRAWS = 400
 # Decades past the support at which a best n that has levels off must still be where it was. Of 128
@@ -310,9 +310,13 @@ class Reading:
         own = (r for r in self.counted if c in (None, r.configuration))
         return max((float(r.position(self.unit)[-1]) for r in own), default=0.0)
 
-    def compared(self, c: Configuration, x: float) -> float:
-        """How far a check beside a configuration need go: as far as it is known, at most to x."""
-        return min(x, self.support[1], self.reached(c) or x)
+    def check_of(self, other: Configuration, beside: Configuration, x: float) -> Effort:
+        """A run of one configuration that compares it with another, which is trained.
+
+        It goes as far as that is known, at most to x; and to 20 steps, before which none counts.
+        """
+        known = self.buys(other, min(x, self.support[1], self.reached(beside) or x))
+        return {other: max(known, float(MIN_STEPS * other.batch_size))}
 
     def expected_scores(self, x: float) -> dict[Configuration, float]:
         """Mean over the draws of every configuration's score; raises as `scores_at`."""
@@ -381,7 +385,7 @@ class Reading:
         b_p, n = found = smallest_stable(scores, sick, n)
         wished = smallest_stable(scores, {}, n)
         tried = Configuration(2 * b_p, n)
-        trains = {tried: self.buys(tried, self.compared(found, x))}
+        trains = self.check_of(tried, found, x)
         other: dict[str, Any] = {"bp": b_p, "n": n, "other": 2 * b_p, "trains": trains}
         notices = [notice("bp_untested", **other)] * bool((self._bp_n[1] == n).sum() == 1)
         if found in sick:

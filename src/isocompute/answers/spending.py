@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isocompute.domain import Configuration, Curve
+from isocompute.model.data import MIN_STEPS
 
 FloatArray = NDArray[np.float64]
 
@@ -99,6 +100,12 @@ def lines(curves: Sequence[Curve], unit: str) -> dict[Configuration, Spent]:
             at, spent = np.log10(c.rollouts_K[known]), np.log10(spent_K[known])
             runs[c.configuration].append((at, spent))
     found = {c: _middle(each) for c, each in runs.items()}
+    # Fewer updates than count as a run say what a rollout takes, not where that goes.
+    short = {c for c, line in found.items()
+             if line.end * (1 - 1 / LAST) < MIN_STEPS * c.batch_size}  # fmt: skip
+    if told := [line.growth for c, line in found.items() if c not in short]:
+        usual = float(np.median(told))
+        found |= {c: replace(found[c], now=found[c].level, growth=usual) for c in short}
     said = lines(curves, "tokens") if unit == "gpu-hours" else {}
     return {c: replace(line, now=line.level, growth=0.0)
             if c in said and (line.growth < 0) != (said[c].growth < 0) else line

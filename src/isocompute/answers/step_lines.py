@@ -10,7 +10,7 @@ from typing import Any
 from isocompute.answers.logged import score_text
 from isocompute.answers.price import UNITS_PAID
 from isocompute.answers.steps import ALIKE, WIDTH, amounts, in_vain
-from isocompute.domain.text import pasted, takes, two_digits
+from isocompute.domain.text import pasted, takes
 
 _SHOWS = 0.05  # of a run: less than that of its steps is not worth a word
 _WHOLE = 0.9  # of a run: what is left of it scores next to nothing
@@ -92,11 +92,11 @@ def with_checks(d: Mapping[str, Any], steps: Sequence[Mapping[str, Any]], most: 
 
 
 def steps_left(d: Mapping[str, Any], steps: Sequence[Mapping[str, Any]]) -> int | None:
-    """Steps that some checks leave of the run of a plan, to two digits; None: all that shows."""
+    """Steps that some checks leave of the run of a plan; None: all that shows."""
     paid = [one for one in steps if one.get("rollouts")]
     if d.get("trained") or not paid or (share := _times(d, *_together(paid))) < _SHOWS:
         return None
-    return two_digits((1 - share) * (d.get("steps") or 0))
+    return max(int((1 - share) * (d.get("steps") or 0)), 0)
 
 
 def _together(paid: Sequence[Mapping[str, Any]]) -> tuple[dict[str, Any], float]:

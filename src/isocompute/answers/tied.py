@@ -7,7 +7,8 @@ from typing import Any
 
 from isocompute.answers.beside import of_another_model, today
 from isocompute.answers.prescribe import Prescription, Question
-from isocompute.answers.steps import ALIKE, fitting
+from isocompute.answers.spending import apart
+from isocompute.answers.steps import fitting
 
 
 def not_told_apart(q: Question, found: Prescription) -> dict[str, Any] | None:
@@ -29,11 +30,12 @@ def not_told_apart(q: Question, found: Prescription) -> dict[str, Any] | None:
                 "cost_share": None}  # fmt: skip
     cost = {c: q.cost(c, q.rollouts(c))["gpu_hours"] for c, _ in open_.trains}
     least, why, share = take, "any", None
-    if None not in cost.values() and min(cost.values()) < (1 - ALIKE) * max(cost.values()):
+    if None not in cost.values() and apart(min(cost.values()), max(cost.values())):
         cheapest = min(cost, key=lambda c: cost[c])
         least, why = cheapest.rollouts_per_problem, "cheapest"
         own = q.cost(chosen, q.rollouts(chosen))["gpu_hours"]
-        share = cost[cheapest] / own if own else None
+        share = cost[cheapest] / own if apart(cost[cheapest], own) else None
+        least = least if share else take
     other = None if least == take else least
     return {"rollouts_per_problem": n, "take": take, "other": other, "why": why,
             "cost_share": share}  # fmt: skip

@@ -59,16 +59,21 @@ _LIGHTEST = ("bp_untested", "anchor_assumed", "one_rate")
 HELD = ((10.0, ""), (30.0, "9 of 10"), (100.0, "4 of 5"))
 
 
-def by_weight(notices: Sequence[Notice], times: float = 1.0) -> list[Notice]:
+def by_weight(
+    notices: Sequence[Notice], times: float = 1.0, *, fell: bool = False
+) -> list[Notice]:
     """By level, and within a level what bears most on the choice first.
 
     Args:
         notices: of a plan.
         times: how far it lies beyond the data; where nobody checked, that is the graver reason.
+        fell: most of what was trained fell, and the plan goes on: then that is.
     """
     weight = {**_WEIGHTIEST, **dict.fromkeys(_LIGHTEST, 1)}
     if times > HELD[-1][0]:
         weight["extrapolated"] = -1.95
+    if fell:
+        weight["falls_after_peak"] = -1.8
     return ordered(sorted(notices, key=lambda one: weight.get(one.code, 0)))
 
 
@@ -160,8 +165,7 @@ def open_choice(
     """
     if not 2 * len(contended) > n_tested > 1 or len(contended) == 2 < n_tested:
         return []
-    end = min(at, fit.support[1])
-    trains = {c: 2 * fit.buys(c, end) for c in at_their_best(fit, contended, at)}
+    trains = seeds(fit, at_their_best(fit, contended, at), x=at)
     either = " or ".join(map(str, good))
     # Behind "take n = 16 or 32" the word "each" would be read as these two.
     every = "both" if len(contended) == 2 else f"all {len(contended)} n"
@@ -346,7 +350,9 @@ def _runs(fit: Fit) -> Iterator[Notice]:
     state = dict(zip(fit.configurations, of.state_J, strict=True))
     phi = noise_scale(curves)
     sound = [c for c in curves if state.get(c.configuration, "broken") != "broken"]
-    found = [(c, roughness(c.score_K, 1 / c.trials if c.trials else phi)) for c in sound]
+    fell = fallen(fit)  # a notice of its own says so
+    found = [(c, roughness(c.score_K, 1 / c.trials if c.trials else phi,
+                           fell=c.configuration in fell)) for c in sound]  # fmt: skip
     rough = [c.configuration for c, r in found if r is not None and r.too_rough]
     sizes = sorted({c.trials for c in curves if c.trials})
 

@@ -168,7 +168,9 @@ def _rows(d: Mapping[str, Any]) -> list[str]:
     tokens, clock = spent[len(due):], [clock_words(d)] if d.get("wall") else []
     bare = [one.removesuffix(TO_TRAIN) for one in due]  # which --why says, too
     forms = [([*due, *clock, *tokens], whose), ([*due, *clock], whose), ([*bare, *clock], whose),
-             ([*due, *clock], whose.rpartition(", ")[2]), (due, whose)]  # fmt: skip
+             ([*due, *clock], whose.rpartition(", ")[2]),
+             ([*bare, *clock], whose.rpartition(", ")[2]), ([*bare, *clock], ""),
+             (due, whose)]  # fmt: skip
     costs = [_row("cost", ", ".join(parts), aside, cut=False) for parts, aside in forms if parts]
     return out + next((cost for cost in costs if len(cost[0]) <= WIDTH), costs[-1])
 

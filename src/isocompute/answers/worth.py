@@ -66,24 +66,23 @@ def first_run(q: Question, found: Prescription) -> Effort | None:
     """
     if (c := found.settles) is None:
         return None
-    fit, to = q.fit, q.fit.compared(found.configuration, q.x)
+    fit, best, most = q.fit, q.fit.check_of(c, found.configuration, q.x), 0.0
     if _is_trained(q, found):
-        return {c: fit.buys(c, to)}
-    best, most = {c: fit.buys(c, to)}, 0.0
-    while to >= fit.support[0] and fit.buys(c, to) >= MIN_STEPS * c.batch_size:
-        trains = {c: fit.buys(c, to)}
+        return best
+    rollouts = best[c]
+    while _reaches(q, c, rollouts) >= fit.support[0] and rollouts >= MIN_STEPS * c.batch_size:
+        trains = {c: rollouts}
         worth = stakes(q, found, "one_or_two_n", trains)
         more = (worth["gain"] or 0.0) - (worth["lost"] or 0.0)
         if worth["lost"] is not None and more > most:
             best, most = trains, more
-        to /= 2
+        rollouts /= 2
     return best
 
 
 def probe(
-    q: Question, found: Prescription, other: Configuration, at: float | None = None,
-    left: float | None = None,
-) -> float | None:  # fmt: skip
+    q: Question, found: Prescription, other: Configuration, at: float, left: float | None = None
+) -> float | None:
     """Mean gain where one run of another configuration decides whether to change to it.
 
     It has its own luck, and tells of the budget only as far as the draws of the two go together.
@@ -92,14 +91,13 @@ def probe(
     Args:
         q, found: the question and its answer.
         other: what is tried.
-        at: how far; None: as far as what it is compared with.
+        at: how far.
         left: the budget to choose for; None: that of the question.
 
     Returns:
         None where nothing else may be chosen.
     """
     fit, chosen, x = q.fit, found.configuration, q.x if left is None else left
-    at = q.fit.compared(chosen, q.x) if at is None else at
     rival = chosen
     if other == chosen:
         score = fit.expected_scores(x)
@@ -181,7 +179,7 @@ def _is_worth_a_run(q: Question, found: Prescription, left: float) -> bool:
     steps_left = two_digits(steps * (1 - (q.x - left) / whole)) if left > 0 else 0
     if not steps_left:
         return False
-    left = whole * steps_left / steps  # as it is said
+    left = whole * steps_left / steps  # what is close to nothing buys no check
     there = max(fit.expected_scores(fit.reached(c))[c] for c in fit.configurations)
     own = float(fit.scores_of([chosen], left).mean())
     # By less than anyone pays for is no more; a price of less than that costs no run.

@@ -61,13 +61,14 @@ class Roughness(NamedTuple):
         return self.smoothness < LEAST_SMOOTH and self.z > BEYOND_NOISE
 
 
-def roughness(score_K: ArrayLike, noise: float) -> Roughness | None:
+def roughness(score_K: ArrayLike, noise: float, *, fell: bool = False) -> Roughness | None:
     """How far a curve is from smooth in C, with evaluation noise taken out.
 
     Args:
         score_K: scores in the order of rollouts, spaced evenly in log rollouts.
         noise: phi, the variance of one evaluation of mean p being phi p (1 - p); 1/m for m
             independent 0/1 outcomes.
+        fell: whether a fall from its best score on is no roughness, as the rise before it is none.
 
     Returns:
         None for fewer than 4 finite scores.
@@ -76,6 +77,8 @@ def roughness(score_K: ArrayLike, noise: float) -> Roughness | None:
     1.0
     >>> roughness([0.2, 0.6, 0.1, 0.7, 0.0, 0.6], 1e-4).too_rough
     True
+    >>> [roughness([0.2, 0.4, 0.6, 0.4, 0.2], 1e-4, fell=f).too_rough for f in (False, True)]
+    [True, False]
     """
     score: NDArray[np.float64] = np.asarray(score_K, dtype=np.float64)
     score = score[np.isfinite(score)]
@@ -85,7 +88,8 @@ def roughness(score_K: ArrayLike, noise: float) -> Roughness | None:
     if block > 1:  # means of neighbours have the same shape and less noise
         score = score[: score.size // block * block].reshape(-1, block).mean(axis=1)
         noise /= block
-    fitted = _rising(score)
+    top = int(score.argmax()) + 1 if fell else score.size
+    fitted = np.concatenate([_rising(score[:top]), -_rising(-score[top:])])
     p = np.clip(fitted, 0.002, 0.998)
     variance = np.maximum(noise * p * (1 - p), 1e-12)
     residual = (score - fitted) ** 2
@@ -110,4 +114,4 @@ def _rising(score_K: NDArray[np.float64]) -> NDArray[np.float64]:
             size += weight
         means.append(mean)
         sizes.append(size)
-    return np.repeat(means, sizes)
+    return np.repeat(np.array(means, dtype=np.float64), np.array(sizes, dtype=np.int64))

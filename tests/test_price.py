@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -32,8 +33,11 @@ from isocompute.importers.values.timing import timed as timed_log
 from isocompute.report.first_screen import _cost as cost_words
 from isocompute.runner import run_study
 from isocompute.sources import load_curves
+from isocompute.sources.studies import with_own_start
 from isocompute.store import Store
+from isocompute.store.status import study_status
 from isocompute.study import load_study
+from isocompute.study.rates import RatesByBatch
 from isocompute.testing.planted import NOISE, WORLDS
 
 SIDE: dict[str, dict[int, float]] = {
@@ -359,7 +363,7 @@ class Elsewhere(LocalEngine):
 register_engine("elsewhere", "test_price:Elsewhere")
 
 
-def test_slices_tell_what_a_start_of_the_trainer_takes(tmp_path: Path) -> None:
+def test_slices_tell_what_a_start_of_the_trainer_takes(tmp_path: Path, capsys: Any) -> None:
     assert [c.start_s for c in load_curves(study(tmp_path))] == [None] * 3  # in this process
     file = tmp_path / "t.yaml"
     file.write_text(STUDY.replace("local", "elsewhere").replace("RATES", "slices: [0.5, 1]"))
@@ -374,8 +378,41 @@ def test_slices_tell_what_a_start_of_the_trainer_takes(tmp_path: Path) -> None:
             assert len(idle[run.hash]) == 2
             assert min(idle[run.hash]) >= 0.2
             assert failed >= 0.2 if run.attempts == 3 else abs(failed) < 1e-6
+    each = {name: sum(both) / 2 for name, both in idle.items()}
     for c in load_curves(str(tmp_path / "t")):
-        assert c.start_s == pytest.approx(sum(idle[c.run]) / 2)
+        assert c.start_s == pytest.approx(each[c.run])
+    # One figure for the study, in `status` and in the price of what is left of it.
+    now = study_status(tmp_path / "t")
+    assert now.start_s == now.to_dict()["start_s"] == pytest.approx(sorted(each.values())[1])
+    assert re.search(r" in 7 attempts, \d s of it to start the trainer, 0 s each; ", now.lines()[3])
+    more = load_study(file, generators=problem_generators())
+    own = with_own_start(more, tmp_path / "t").rates_by_batch.gpu_hours_per_start
+    assert own == pytest.approx(now.start_s / 3600)  # a worker without GPUs counts as one
+    given = replace(more, rates_by_batch=RatesByBatch(gpu_hours_per_start=9.0))
+    assert with_own_start(given, tmp_path / "t") is given
+    words = ["budget=2048", "rates.rollouts_per_gpu_hour=1e9", "-o", str(tmp_path / "t")]
+    assert main(["run", str(file), *words, "--dry-run"]) == 0
+    # The first half of 2,048 ends at 1,024: two more starts of each run.
+    said = " ".join(capsys.readouterr().out.split())
+    assert re.search(r"GPU-hours \([\d.]+ of them 6 starts\) to go; 1,536 rollouts are tr", said)
+
+
+def test_status_tells_the_starts_where_they_are_much(tmp_path: Path) -> None:
+    file = tmp_path / "t.yaml"
+    file.write_text(STUDY.replace("RATES", ""))
+    run_study(load_study(file, generators=problem_generators()), tmp_path / "t", workers=0)
+    now = study_status(tmp_path / "t")
+    assert now.start_s is None
+    assert "start" not in "".join(now.lines())
+    # Of three runs one was killed 100 s after its start: 60 + 240 + 100 of 1,500 seconds.
+    runs = [replace(run, wall_s=took, attempts=tries) for run, took, tries in
+            zip(now.runs, (500.0, 900.0, 100.0), (1, 4, 2), strict=True)]  # fmt: skip
+    books = replace(now.accounting, wall_s=1500.0, attempts=7)
+    begun = replace(now, runs=runs, accounting=books, start_s=60.0)
+    line = "worker time 25.0 min in 7 attempts, 6.7 min of it to start the trainer, 60 s each; "
+    assert line in begun.lines()[3]
+    # 12 s, 48 s and 24 s: less than a tenth.
+    assert "trainer" not in "".join(replace(begun, start_s=12.0).lines())
 
 
 def test_the_run_of_a_plan_starts_once_and_its_budget_pays_for_it() -> None:

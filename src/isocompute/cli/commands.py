@@ -172,6 +172,7 @@ def _dry_run(
     from isocompute.cli.resumed import resumed_lines
     from isocompute.cli.tables import study_lines
     from isocompute.runner import missing_trainer, preview
+    from isocompute.sources.studies import with_own_start
     from isocompute.study.cost import study_cost
 
     lacks = missing_trainer(study) if lacks is None else lacks
@@ -188,7 +189,7 @@ def _dry_run(
         lines += study_lines(study, cost, str(folder))
     else:
         left = found.study.runs if found.goes_on else found.trains
-        cost = study_cost(found.study, runs=left, steps=found.steps)
+        cost = study_cost(with_own_start(found.study, folder), runs=left, steps=found.steps)
         lines = resumed_lines(found, cost, str(folder))
     if thaw is not None and not (found and found.thawed):
         study.grid()  # refuses a study that is not adaptive
@@ -258,6 +259,7 @@ def _train(study: Study, folder: Path, options: Options) -> tuple[Summary, Cost]
     from isocompute.cli.tables import cost_line, grid_lines
     from isocompute.engines import takes_whole_machine
     from isocompute.runner import calibrate, default_workers, run_study
+    from isocompute.sources.studies import with_own_start
     from isocompute.store import Database
     from isocompute.store.begun import KEPT
     from isocompute.store.database import moved_line
@@ -299,7 +301,8 @@ def _train(study: Study, folder: Path, options: Options) -> tuple[Summary, Cost]
             except Exception as error:  # noqa: BLE001  # the runs themselves will say what is wrong
                 progress.say(f"how long it will take is not known: {error}")
         places = default_workers(study) if options.workers is None else options.workers
-        cost = study_cost(study, measured, workers=max(places, 1))
+        priced = study if is_new else with_own_start(study, folder)
+        cost = study_cost(priced, measured, workers=max(places, 1))
         for line in (cost_line(study, cost), *grid_lines(study)):
             progress.say(line)
         summary = run_study(

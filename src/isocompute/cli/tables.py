@@ -120,14 +120,15 @@ def study_lines(study: Study, cost: Cost, folder: str) -> list[str]:
 
 def cost_line(study: Study, cost: Cost) -> str:
     """What a study costs; an adaptive one trains no more of its grid than it may spend."""
+    from isocompute.study.cost import most_starts
+
     if study.adaptive is None:
         return f"{study.name}: {cost.line()}"
     limit = study.grid().limit
     share = limit / study.rollouts
     if share >= 1:
         return f"{study.name}: adaptive, at most {cost.line()}"
-    paid = [f"{compact(share * cost.gpu_hours)} GPU-hours"] if cost.gpu_hours else []
-    paid += [f"${compact(share * cost.usd)}"] if cost.usd else []
+    paid = cost.paid(share, most_starts(study, limit))
     about = f", about {', '.join(paid)}" if paid else ""
     return (
         f"{study.name}: adaptive, at most {limit:,.0f} rollouts (`adaptive.spend`){about}: "

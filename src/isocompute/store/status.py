@@ -1,4 +1,7 @@
-"""How far a study is: one read of the small tables, whatever the number of records."""
+"""How far a study is: one read of the small tables, whatever the number of records.
+
+Of a trainer with processes of its own the seconds of every update are added up, too.
+"""
 
 from __future__ import annotations
 
@@ -13,10 +16,11 @@ from isocompute.store.leases import beats
 from isocompute.store.processes import has_died
 from isocompute.store.seals import has_imports
 from isocompute.store.shared import stored_shared
+from isocompute.store.starts import study_start_s
 from isocompute.store.store import Accounting, Store, StoredRun
 from isocompute.store.unjudged import UnjudgedRow, unjudged_text
 from isocompute.study.adaptive import Look
-from isocompute.study.cost import duration
+from isocompute.study.cost import NAMED, duration
 from isocompute.study.held_out import Shared
 
 
@@ -40,6 +44,7 @@ class Status:
         imported: number of runs that were read from logs: they are trained already.
         shared: validation sets with prompts that are trained on, where nobody said that it is
             meant.
+        start_s: worker seconds that one start of the trainer takes; None: not known.
     """
 
     name: str
@@ -54,6 +59,7 @@ class Status:
     looks: list[Look]
     imported: int = 0
     shared: Sequence[Shared] = ()
+    start_s: float | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """JSON values (`status --json`)."""
@@ -80,7 +86,8 @@ class Status:
                 f", {int(v['rollouts']):,} on {purpose}" for purpose, v in a.other.items()
             ),
             f"tokens: {a.tokens:,} training, {a.evaluation_tokens:,} evaluation; worker time "
-            f"{duration(a.wall_s)} in {a.attempts} attempts; {self.runners} runners at work",
+            f"{duration(a.wall_s)} in {a.attempts} attempts{self._started}; {self.runners} runners "
+            "at work",
         ]  # fmt: skip
         lines += [f"{r.state}: run {r.hash} (problems_per_batch={r.spec['problems_per_batch']}, "
                   f"rollouts_per_problem={r.spec['rollouts_per_problem']}, seed={r.spec['seed']}): "
@@ -99,6 +106,16 @@ class Status:
                 "of an export"
             )
         return lines
+
+    @property
+    def _started(self) -> str:
+        """What starts took, where that is much; one that was cut short took no more than it had."""
+        if self.start_s is None:
+            return ""
+        took = sum(min(r.wall_s, r.attempts * self.start_s) for r in self.runs)
+        if took <= NAMED * self.accounting.wall_s:
+            return ""
+        return f", {duration(took)} of it to start the trainer, {duration(self.start_s)} each"
 
     @property
     def _trained(self) -> str:
@@ -152,5 +169,5 @@ def study_status(folder: str | Path) -> Status:
             ),
             runners=len(alive), accounting=store.accounting(), runs=runs,
             unjudged=store.unjudged(total=True), looks=looks, imported=imports,
-            shared=stored_shared(store.database),
+            shared=stored_shared(store.database), start_s=study_start_s(store),
         )  # fmt: skip

@@ -418,6 +418,7 @@ def test_a_run_is_followed_into_the_sink(tmp_path: Path, fake: dict[str, Any]) -
     # five seconds for both sets; what comes before training is timed by nobody
     assert [e.wall_s for e in sink.evaluations[:4]] == [0, 0, 2, 3]
     # step 6 was validated between two points of the grid: paid for, and booked with step 8
+    assert [e.wall_s for e in sink.evaluations[-4:]] == [2, 3, 4, 6]
     assert [(e.sampled_rollouts, e.sampled_tokens) for e in sink.evaluations[-2:]] == [
         (16, 7 * 16), (24, 7 * 24)]
     assert [e.sampled_tokens for e in sink.evaluations[:-2]] == [7 * 8, 7 * 12] * 3
@@ -448,6 +449,25 @@ def test_a_stopped_run_resumes_as_if_uninterrupted(tmp_path: Path, fake: dict[st
     assert sorted(map(str, records(sink))) == sorted(map(str, records(whole)))
     VerlEngine().run(spec, sink.last, sink)  # nothing left to do
     assert len(sink.steps) == 8
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("older", [False, True])
+def test_a_validation_that_no_point_keeps_is_booked_after_a_resume(
+    tmp_path: Path, fake: dict[str, Any], older: bool
+) -> None:
+    sink = ListSink(tmp_path / "sink", stop_at=6)
+    with pytest.raises(StopRequested):
+        VerlEngine().run(make_spec(**fake), None, sink)
+    kept = sink.last / "verl.json"
+    at = json.loads(kept.read_text())
+    assert at["unkept"] == {"hard": [8, 56, 2.0], "val": [12, 84, 3.0]}
+    if older:  # seconds were not kept
+        kept.write_text(json.dumps(at | {"unkept": {"hard": [8, 56], "val": [12, 84]}}))
+    sink.stop_at, sink.pending = None, []
+    VerlEngine().run(make_spec(**fake), sink.last, sink)
+    assert [(e.sampled_rollouts, e.sampled_tokens, e.wall_s) for e in sink.evaluations[-2:]] == [
+        (16, 7 * 16, 2 if older else 4), (24, 7 * 24, 3 if older else 6)]
 
 
 @pytest.mark.long

@@ -80,7 +80,8 @@ class _Attempt:
             at |= json.loads((resume / _REFERENCE).read_text())
         self.resume_from: str | None = at["path"]
         self.grid_index: int = at["grid"]
-        self.unkept: dict[str, list[int]] = at["unkept"]
+        # by set: rollouts, tokens and seconds; without seconds, where an older version wrote it
+        self.unkept: dict[str, list[Any]] = at["unkept"]
         self.checkpoints = Checkpoints(
             self.folder / "checkpoints", critic=spec.recipe.objective == "ppo"
         )
@@ -172,20 +173,24 @@ class _Attempt:
                     # one evaluation per point of the common grid, and the end's
                     self.sink.evaluation(self._with_unkept(record))
                 else:
-                    rollouts, tokens = self.unkept.get(record.problem_set, (0, 0))
+                    rollouts, tokens, *took_s = self.unkept.get(record.problem_set, (0, 0))
                     self.unkept[record.problem_set] = [
                         rollouts + record.samples * len(record.successes_P),
-                        tokens + record.sampled_tokens,
+                        tokens + record.sampled_tokens, sum(took_s) + record.wall_s,
                     ]
             self.grid_index = max(self.grid_index, index)
 
     def _with_unkept(self, record: EvaluationRecord) -> EvaluationRecord:
-        """The record with what validations between the grid's points drew: it was paid for."""
+        """The record with what validations between the grid's points drew and took.
+
+        It was paid for, and is no part of the trainer's start.
+        """
         if record.problem_set not in self.unkept:
             return record
-        rollouts, tokens = self.unkept.pop(record.problem_set)
+        rollouts, tokens, *took_s = self.unkept.pop(record.problem_set)
         return replace(
             record, sampled_tokens=record.sampled_tokens + tokens,
+            wall_s=record.wall_s + sum(took_s),
             sampled_rollouts=record.samples * len(record.successes_P) + rollouts,
         )
 

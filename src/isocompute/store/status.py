@@ -45,6 +45,7 @@ class Status:
         shared: validation sets with prompts that are trained on, where nobody said that it is
             meant.
         start_s: worker seconds that one start of the trainer takes; None: not known.
+        died: attempts that died, also those that no runner has taken over yet.
     """
 
     name: str
@@ -60,6 +61,7 @@ class Status:
     imported: int = 0
     shared: Sequence[Shared] = ()
     start_s: float | None = None
+    died: int = 0
 
     def to_dict(self) -> dict[str, Any]:
         """JSON values (`status --json`)."""
@@ -82,7 +84,7 @@ class Status:
             + (f"; besides {read}" if self.imported else ""),
             f"rollouts: {self._trained}",
             f"spent besides: {a.evaluation_rollouts:,} rollouts on evaluation, {wasted:,} lost to "
-            f"interruptions" + "".join(
+            f"interruptions{self._under_way}" + "".join(
                 f", {int(v['rollouts']):,} on {purpose}" for purpose, v in a.other.items()
             ),
             f"tokens: {a.tokens:,} training, {a.evaluation_tokens:,} evaluation; worker time "
@@ -106,6 +108,12 @@ class Status:
                 "of an export"
             )
         return lines
+
+    @property
+    def _under_way(self) -> str:
+        """What nobody has counted: updates that a kill cut off had drawn something, too."""
+        attempts = f"{self.died} attempt{'s' * (self.died != 1)}"
+        return f" (updates that were cut off in {attempts} are not counted)" if self.died else ""
 
     @property
     def _started(self) -> str:
@@ -148,6 +156,10 @@ def study_status(folder: str | Path) -> Status:
         alive = {r for r, (process, _) in beats(store.database).items() if not has_died(process)}
         held = {row[0] for row in store.database.read(
             "SELECT hash, lease_runner FROM runs WHERE lease_runner NOTNULL") if row[1] in alive}
+        died = sum(
+            outcome in ("lost", "crashed") or (outcome == "running" and runner not in alive)
+            for outcome, runner in store.database.read("SELECT outcome, runner FROM attempts")
+        )
         states = dict.fromkeys(("done", "running", "waiting", "failed", "invalid"), 0)
         looks = load_looks(store.database)
         rests = resting_states(looks, runs)
@@ -169,5 +181,5 @@ def study_status(folder: str | Path) -> Status:
             ),
             runners=len(alive), accounting=store.accounting(), runs=runs,
             unjudged=store.unjudged(total=True), looks=looks, imported=imports,
-            shared=stored_shared(store.database), start_s=study_start_s(store),
+            shared=stored_shared(store.database), start_s=study_start_s(store), died=died,
         )  # fmt: skip

@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from hypothesis import strategies as st
 
 import isocompute
 from isocompute.allocation import Allocation
+from isocompute.engines import evaluations_drawn
 from isocompute.engines.base import StopRequested
 from isocompute.engines.verl import VerlEngine, VerlOptions, override_lines, render_keys
 from isocompute.engines.verl.checkpoints import Checkpoints
@@ -29,7 +31,8 @@ from isocompute.errors import InputError, RunError
 from isocompute.problems import Problem, ProblemSet
 from isocompute.recipe import Recipe
 from isocompute.runner import default_workers, open_study
-from isocompute.study import RunSpec, load_study
+from isocompute.study import RunSpec, Study, load_study
+from isocompute.study.cost import study_cost
 from isocompute.trainers import trainer_settings
 from sinks import ListSink
 
@@ -449,6 +452,22 @@ def test_a_stopped_run_resumes_as_if_uninterrupted(tmp_path: Path, fake: dict[st
     assert sorted(map(str, records(sink))) == sorted(map(str, records(whole)))
     VerlEngine().run(spec, sink.last, sink)  # nothing left to do
     assert len(sink.steps) == 8
+
+
+def test_the_price_counts_the_validations_that_verl_will_make(
+    tmp_path: Path, fake: dict[str, Any]
+) -> None:
+    # every second step of eight, and before the first; the grid alone asks for 0, 2, 4 and 8
+    spec = make_spec(**fake)
+    assert (evaluations_drawn(spec), spec.evaluations) == (5, 4)
+    # five problems of four samples may be a quarter of the batches of eight: every tenth step
+    few = make_spec(**fake | {"validation_share": 0.25}, steps=25)
+    assert evaluations_drawn(few) == 1 + 2 + 1
+    done = replace(few, allocation=replace(few.allocation, steps=10), end=25)
+    assert evaluations_drawn(done) == 2
+    study = Study(name="x", runs=[few], slices=(1.0,))
+    cost = study_cost(study, evaluations=evaluations_drawn, steps={few.hash: 10})
+    assert (cost.rollouts, cost.evaluation_rollouts) == (15 * 8, 2 * few.evaluation_rollouts)
 
 
 @pytest.mark.long

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -119,9 +119,15 @@ def time_words(wall_s: float) -> str:
     return "under a minute" if wall_s < 30 else f"about {duration(wall_s)}"
 
 
+def on_grid(spec: RunSpec) -> int:
+    """Evaluations of a run by the grid of its study, which most engines keep to."""
+    return spec.evaluations
+
+
 def study_cost(
     study: Study, calibration: Calibration | None = None, *, workers: int = 1,
     runs: Sequence[RunSpec] | None = None, steps: Mapping[str, int] | None = None,
+    evaluations: Callable[[RunSpec], int] = on_grid,
 ) -> Cost:  # fmt: skip
     """Cost of a study, from its rates and, where there is one, a calibration.
 
@@ -134,18 +140,19 @@ def study_cost(
         workers: runs at once.
         runs: of the study, as far as each trains; None: all, to their end.
         steps: of each that are trained already, by hash.
+        evaluations: how often the engine of a run evaluates up to its last step.
     """
     runs, steps = study.runs if runs is None else runs, steps or {}
-    known, starts = _by_rates(study, runs, steps), len(_slices(study, runs, steps))
+    left = [_left(spec, steps, evaluations) for spec in runs]
+    known, starts = _by_rates(study, runs, steps, left), len(_slices(study, runs, steps))
     each = study.rates_by_batch.gpu_hours_per_start
-    rollouts = sum(_left(spec, steps)[0] for spec in runs)
-    evaluation_rollouts = sum(_left(spec, steps)[1] for spec in runs)
+    rollouts, evaluation_rollouts = (sum(one[i] for one in left) for i in (0, 1))
     if known["tokens"] is None and calibration is not None:
         drawn = rollouts + evaluation_rollouts
         known["tokens"] = drawn * calibration.tokens_per_rollout
     worker_s = wall_s = None
     if calibration is not None:
-        seconds = [run_seconds(study, spec, calibration) for spec in runs]
+        seconds = [run_seconds(study, spec, calibration, evaluations) for spec in runs]
         worker_s = sum(seconds)
         wall_s = max(worker_s / max(workers, 1), max(seconds))
     return Cost(
@@ -155,23 +162,25 @@ def study_cost(
     )  # fmt: skip
 
 
-def _left(spec: RunSpec, steps: Mapping[str, int]) -> tuple[int, int]:
+def _left(
+    spec: RunSpec, steps: Mapping[str, int], evaluations: Callable[[RunSpec], int]
+) -> tuple[int, int]:
     """Rollouts of training and of evaluations that a run has not drawn yet."""
     done, a = steps.get(spec.hash, 0), spec.allocation
     seen = replace(spec, allocation=replace(a, steps=done), end=spec.last_step) if done else None
-    evaluations = spec.evaluations - (0 if seen is None else seen.evaluations)
+    to_come = evaluations(spec) - (0 if seen is None else evaluations(seen))
     return (max(a.steps - done, 0) * a.batch_size,
-            max(evaluations, 0) * spec.evaluation_rollouts)  # fmt: skip
+            max(to_come, 0) * spec.evaluation_rollouts)  # fmt: skip
 
 
 def _by_rates(
-    study: Study, runs: Sequence[RunSpec], steps: Mapping[str, int]
-) -> dict[str, float | None]:
+    study: Study, runs: Sequence[RunSpec], steps: Mapping[str, int],
+    left: Sequence[tuple[int, int]],
+) -> dict[str, float | None]:  # fmt: skip
     """Tokens, GPU-hours and money of every run at its own rates, starts included where known."""
     by_batch, parts = study.rates_by_batch, list[dict[str, float | None]]()
-    for spec in runs:
+    for spec, (trained, evaluated) in zip(runs, left, strict=True):
         rates = by_batch.at(spec.allocation, study.rates)
-        trained, evaluated = _left(spec, steps)
         drawn = trained + evaluated
         paid = rates.cost(trained if by_batch.evaluations_timed else drawn)
         parts.append({**paid, "tokens": rates.cost(drawn)["tokens"]})
@@ -214,12 +223,16 @@ def _slices(study: Study, runs: Sequence[RunSpec], steps: Mapping[str, int]) -> 
     return sizes
 
 
-def run_seconds(study: Study, spec: RunSpec, calibration: Calibration) -> float:
+def run_seconds(
+    study: Study, spec: RunSpec, calibration: Calibration,
+    evaluations: Callable[[RunSpec], int] = on_grid,
+) -> float:  # fmt: skip
     """Seconds that one worker needs for a run, its starts and evaluations included."""
     steps, starts = spec.allocation.steps, len(study.slice_steps(spec.allocation.steps))
     step_s = _step_s(calibration.step_s, spec.allocation.batch_size)
     return (
-        starts * calibration.start_s + steps * step_s + spec.evaluations * calibration.evaluation_s
+        starts * calibration.start_s + steps * step_s
+        + evaluations(spec) * calibration.evaluation_s
     )
 
 

@@ -16,7 +16,12 @@ from isocompute.engines.verl.follow import Follower, Progress
 from isocompute.engines.verl.installed import check_installed
 from isocompute.engines.verl.leftovers import Leftovers
 from isocompute.engines.verl.options import VerlOptions, check_spec
-from isocompute.engines.verl.render import override_lines, render_keys, write_files
+from isocompute.engines.verl.render import (
+    override_lines,
+    render_keys,
+    validation_interval,
+    write_files,
+)
 from isocompute.errors import RunError
 from isocompute.study.spec import RunSpec
 
@@ -55,6 +60,12 @@ class VerlEngine:
         options = VerlOptions.of(spec)
         if options.ray_address is None:
             check_module("verl", options.python, python_environment(options))
+
+    def evaluations(self, spec: RunSpec) -> int:
+        """Validations of verl, kept or not: every so many steps, and at the end."""
+        steps = spec.allocation.steps
+        every = validation_interval(spec, VerlOptions.of(spec))
+        return 1 + steps // every + (steps == spec.last_step and steps % every > 0)
 
     def run(self, spec: RunSpec, resume: Path | None, sink: Sink) -> None:
         """Launch an attempt, follow it to its end.

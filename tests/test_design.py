@@ -392,6 +392,22 @@ def test_a_sweep_pays_for_every_start_of_its_trainer(monkeypatch: Any) -> None:
         design_sweep(APART, Asked(limits=dear, draws=DRAWS))
 
 
+def test_a_sweep_of_verl_pays_for_the_validations_that_verl_makes() -> None:
+    # 300 problems of 4 samples may be a quarter of the batches of 2,048, 4,096 and 8,192: every
+    # third step of 122, every second of 61, each of 30; and at both ends.
+    on_grid = Sweep(problems_per_batch=32, rollouts_per_problem=(64, 128, 256), seeds=1,
+                    rollouts_per_run=250_000, first=1024)  # fmt: skip
+    even = replace(on_grid, share=Trainer(engine="verl").share)
+    assert (even.share, Trainer(engine="trl").share) == (0.25, None)
+    drawn = [even.evaluation_rollouts(n) for n in (64, 128, 256)]
+    assert drawn == [1200 * (1 + 40 + 1), 1200 * (1 + 30 + 1), 1200 * (1 + 30)]
+    # On the grid alone, three an octave: 20, 17 and 14 of them.
+    assert (on_grid.evaluations, even.evaluations) == (1200 * (20 + 17 + 14), 126_000)
+    # Learning rates are evaluated at both ends alone, as they are elsewhere.
+    tried = even.of_rates(Recipe.for_difficulty("easy"), (64,), 50)
+    assert tried.evaluations == tried.runs * 2 * 1200
+
+
 # Rollouts per GPU-hour grow eightfold from n = 8 to 512, tokens of a rollout fall by half.
 DEAR = Price(
     rates=Rates(rollouts_per_gpu_hour=2000, usd_per_gpu_hour=2, tokens_per_rollout=150),

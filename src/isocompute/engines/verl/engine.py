@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from isocompute.allocation import evaluation_index
+from isocompute.allocation import evaluation_index, even_evaluations
 from isocompute.engines.base import EvaluationRecord, Sink
 from isocompute.engines.jobs import Job, LocalJob, RayJob, check_module, wait_until
 from isocompute.engines.verl.checkpoints import Checkpoints
@@ -65,7 +65,7 @@ class VerlEngine:
         """Validations of verl, kept or not: every so many steps, and at the end."""
         steps = spec.allocation.steps
         every = validation_interval(spec, VerlOptions.of(spec))
-        return 1 + steps // every + (steps == spec.last_step and steps % every > 0)
+        return even_evaluations(steps if steps == spec.last_step else steps // every * every, every)
 
     def run(self, spec: RunSpec, resume: Path | None, sink: Sink) -> None:
         """Launch an attempt, follow it to its end.

@@ -16,7 +16,7 @@ from isocompute.store.leases import beats
 from isocompute.store.processes import has_died
 from isocompute.store.seals import has_imports
 from isocompute.store.shared import stored_shared
-from isocompute.store.starts import study_start_s
+from isocompute.store.starts import Starts, study_starts
 from isocompute.store.store import Accounting, Store, StoredRun
 from isocompute.store.unjudged import UnjudgedRow, unjudged_text
 from isocompute.study.adaptive import Look
@@ -44,7 +44,7 @@ class Status:
         imported: number of runs that were read from logs: they are trained already.
         shared: validation sets with prompts that are trained on, where nobody said that it is
             meant.
-        start_s: worker seconds that one start of the trainer takes; None: not known.
+        starts: worker seconds of one start of the trainer, and of all; None: not known.
         died: attempts that died, also those that no runner has taken over yet.
     """
 
@@ -60,7 +60,7 @@ class Status:
     looks: list[Look]
     imported: int = 0
     shared: Sequence[Shared] = ()
-    start_s: float | None = None
+    starts: Starts | None = None
     died: int = 0
 
     def to_dict(self) -> dict[str, Any]:
@@ -69,7 +69,8 @@ class Status:
             {"look": look.number, "decisions": [asdict(d) for d in look.decisions]}
             for look in self.looks
         ]
-        return {"version": 1, **asdict(replace(self, looks=[])), "looks": looks}
+        starts = None if self.starts is None else self.starts._asdict()
+        return {"version": 1, **asdict(replace(self, looks=[])), "looks": looks, "starts": starts}
 
     def lines(self) -> list[str]:
         """For people."""
@@ -88,8 +89,8 @@ class Status:
                 f", {int(v['rollouts']):,} on {purpose}" for purpose, v in a.other.items()
             ),
             f"tokens: {a.tokens:,} training, {a.evaluation_tokens:,} evaluation; worker time "
-            f"{duration(a.wall_s)} in {a.attempts} attempts{self._started}; {self.runners} runners "
-            "at work",
+            f"{duration(a.wall_s)} in {_count(a.attempts, 'attempt')}{self._started}; "
+            f"{_count(self.runners, 'runner')} at work",
         ]  # fmt: skip
         lines += [f"{r.state}: run {r.hash} (problems_per_batch={r.spec['problems_per_batch']}, "
                   f"rollouts_per_problem={r.spec['rollouts_per_problem']}, seed={r.spec['seed']}): "
@@ -112,18 +113,17 @@ class Status:
     @property
     def _under_way(self) -> str:
         """What nobody has counted: updates that a kill cut off had drawn something, too."""
-        attempts = f"{self.died} attempt{'s' * (self.died != 1)}"
-        return f" (updates that were cut off in {attempts} are not counted)" if self.died else ""
+        if not self.died:
+            return ""
+        return f" (updates that were cut off in {_count(self.died, 'attempt')} are not counted)"
 
     @property
     def _started(self) -> str:
-        """What starts took, where that is much; one that was cut short took no more than it had."""
-        if self.start_s is None:
+        """What starts took, where that is much."""
+        if self.starts is None or self.starts.all_s <= NAMED * self.accounting.wall_s:
             return ""
-        took = sum(min(r.wall_s, r.attempts * self.start_s) for r in self.runs)
-        if took <= NAMED * self.accounting.wall_s:
-            return ""
-        return f", {duration(took)} of it to start the trainer, {duration(self.start_s)} each"
+        took, each = duration(self.starts.all_s), duration(self.starts.each_s)
+        return f", {took} of it to start the trainer, {each} each"
 
     @property
     def _trained(self) -> str:
@@ -139,6 +139,10 @@ class Status:
             over = f"above the {limit:,.0f} of `adaptive.spend`"
             return f"{self.rollouts_done:,}, {over}; {grid}"
         return f"{_share(self.rollouts_done, limit)} that it may spend; {grid}"
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'s' * (number != 1)}"
 
 
 def _share(part: float, whole: float) -> str:
@@ -181,5 +185,5 @@ def study_status(folder: str | Path) -> Status:
             ),
             runners=len(alive), accounting=store.accounting(), runs=runs,
             unjudged=store.unjudged(total=True), looks=looks, imported=imports,
-            shared=stored_shared(store.database), start_s=study_start_s(store), died=died,
+            shared=stored_shared(store.database), starts=study_starts(store, runs), died=died,
         )  # fmt: skip

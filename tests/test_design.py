@@ -861,6 +861,7 @@ def test_problems_held_out_are_not_trained_on(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("quick")
 def test_evaluations_cost_what_the_study_will_draw(tmp_path: Path, capsys: Any) -> None:
+    from isocompute.engines import evaluations_drawn
     from isocompute.runner import open_study
 
     train, study = problems_file(tmp_path, 1000), tmp_path / "s.yaml"
@@ -873,7 +874,7 @@ def test_evaluations_cost_what_the_study_will_draw(tmp_path: Path, capsys: Any) 
         said = json.loads(capsys.readouterr().out)["final"]
         runs = open_study(study).runs
         assert {len(run.validation["all"]) for run in runs} == {evaluated}
-        drawn = sum(run.evaluations * evaluated * 4 for run in runs)
+        drawn = sum(evaluations_drawn(run) * evaluated * 4 for run in runs)
         assert said["evaluation_rollouts"] == drawn
 
 

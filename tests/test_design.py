@@ -1157,9 +1157,10 @@ def test_difficulty_is_taken_from_pass_rates_that_every_problem_has(
     for rates, found in (([0.5, 0.4], "easy"), ([0.0, 0.05], "hard"), ([0.0, 0.5], "mixed")):
         d, out, study = designed([*rates])
         assert d["difficulty"] == found
-        # Where there is no room for both, the n that are as good stay.
+        # Where there is no room, the n that are as good stay, and a word on the evaluations.
         said = f"Set {found} by --train's pass rates, if at temperature 0.6; or --difficulty"
-        assert said in out or "As good n = " in out
+        assert any(said in f"{one['text']} {one['remedy']}" for one in d["notices"])
+        assert said in out or "As good n = " in out or "% for evaluation), which" in out
         assert f'recipe: {{"difficulty": "{found}"}}' in study
         assert d["prior"]["sources"][0] == (
             "published:qwen2.5-7b-" + {"mixed": "hard"}.get(found, found))  # fmt: skip

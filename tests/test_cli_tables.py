@@ -438,7 +438,7 @@ def test_quickstart_ends_with_the_two_short_answers_and_the_report(refused: bool
     fit: Any = None if refused else SimpleNamespace(document=document())
     spent = SimpleNamespace(
         rollouts=1_800_000, evaluation_rollouts=1, wasted_rollouts=0, wasted_evaluation_rollouts=0,
-        wall_s=300.0,
+        wall_s=300.0, uncertain_steps=2,
     )  # fmt: skip
     summary = SimpleNamespace(
         done=18, failed=0, invalid=0, pending=0, resting=0, accounting=spent, elapsed_s=150.0
@@ -450,6 +450,9 @@ def test_quickstart_ends_with_the_two_short_answers_and_the_report(refused: bool
     lines = quickstart_lines(result)
     text = "\n".join(lines)
     assert "18 of 18 runs done" in lines[0]
+    assert lines[1].endswith("lost to crashes 0, updates that were cut off not counted")
+    spent.uncertain_steps = 0
+    assert quickstart_lines(result)[1].endswith("lost to crashes 0")
     assert ("No fit: one n is too few" in text) is refused
     assert ("Best n " in text) is not refused
     assert ("Run: 32 problems x 128 rollouts x 244 steps" in text) is not refused

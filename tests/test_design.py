@@ -392,6 +392,22 @@ def test_a_sweep_pays_for_every_start_of_its_trainer(monkeypatch: Any) -> None:
         design_sweep(APART, Asked(limits=dear, draws=DRAWS))
 
 
+def test_a_sweep_of_verl_pays_for_the_validations_that_verl_makes() -> None:
+    # 300 problems of 4 samples may be a quarter of the batches of 2,048, 4,096 and 8,192: every
+    # third step of 122, every second of 61, each of 30; and at both ends.
+    on_grid = Sweep(problems_per_batch=32, rollouts_per_problem=(64, 128, 256), seeds=1,
+                    rollouts_per_run=250_000, first=1024)  # fmt: skip
+    even = replace(on_grid, share=Trainer(engine="verl").share)
+    assert (even.share, Trainer(engine="trl").share) == (0.25, None)
+    drawn = [even.evaluation_rollouts(n) for n in (64, 128, 256)]
+    assert drawn == [1200 * (1 + 40 + 1), 1200 * (1 + 30 + 1), 1200 * (1 + 30)]
+    # On the grid alone, three an octave: 20, 17 and 14 of them.
+    assert (on_grid.evaluations, even.evaluations) == (1200 * (20 + 17 + 14), 126_000)
+    # Learning rates are evaluated at both ends alone, as they are elsewhere.
+    tried = even.of_rates(Recipe.for_difficulty("easy"), (64,), 50)
+    assert tried.evaluations == tried.runs * 2 * 1200
+
+
 # Rollouts per GPU-hour grow eightfold from n = 8 to 512, tokens of a rollout fall by half.
 DEAR = Price(
     rates=Rates(rollouts_per_gpu_hour=2000, usd_per_gpu_hour=2, tokens_per_rollout=150),
@@ -845,6 +861,7 @@ def test_problems_held_out_are_not_trained_on(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("quick")
 def test_evaluations_cost_what_the_study_will_draw(tmp_path: Path, capsys: Any) -> None:
+    from isocompute.engines import evaluations_drawn
     from isocompute.runner import open_study
 
     train, study = problems_file(tmp_path, 1000), tmp_path / "s.yaml"
@@ -857,7 +874,7 @@ def test_evaluations_cost_what_the_study_will_draw(tmp_path: Path, capsys: Any) 
         said = json.loads(capsys.readouterr().out)["final"]
         runs = open_study(study).runs
         assert {len(run.validation["all"]) for run in runs} == {evaluated}
-        drawn = sum(run.evaluations * evaluated * 4 for run in runs)
+        drawn = sum(evaluations_drawn(run) * evaluated * 4 for run in runs)
         assert said["evaluation_rollouts"] == drawn
 
 
@@ -1125,7 +1142,10 @@ def test_difficulty_is_taken_from_pass_rates_that_every_problem_has(
 ) -> None:
     monkeypatch.chdir(tmp_path)
 
+    length = 0
+
     def designed(rates: list[float | None], *more: str) -> tuple[dict[str, Any], str, str]:
+        nonlocal length
         rows = [{"prompt": f"p{i}", "answer": "1"} for i in range(2000)]
         for i, row in enumerate(rows):
             if (rate := rates[i % len(rates)]) is not None:
@@ -1133,16 +1153,18 @@ def test_difficulty_is_taken_from_pass_rates_that_every_problem_has(
         Path("train.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
         more = ("--train", "train.jsonl", "-o", "s.yaml", "--json", "d.json", *more)
         assert main(asked_for(*more)) == 0
-        out = " ".join(capsys.readouterr().out.split())
+        text = capsys.readouterr().out
+        out, length = " ".join(text.split()), len(text.splitlines())
+        assert length <= 12
         return json.loads(Path("d.json").read_text()), out, Path("s.yaml").read_text()
 
     # The bounds are those of `isocompute difficulty`: 0.0625 and 0.3, a quarter on each side.
     for rates, found in (([0.5, 0.4], "easy"), ([0.0, 0.05], "hard"), ([0.0, 0.5], "mixed")):
         d, out, study = designed([*rates])
         assert d["difficulty"] == found
-        # Where there is no room for both, the n that are as good stay.
+        # Where there is no room for both (12 lines), the n that are as good stay, and the worth.
         said = f"Set {found} by --train's pass rates, if at temperature 0.6; or --difficulty"
-        assert said in out or "As good n = " in out
+        assert said in out or "As good n = " in out or length > 10
         assert f'recipe: {{"difficulty": "{found}"}}' in study
         assert d["prior"]["sources"][0] == (
             "published:qwen2.5-7b-" + {"mixed": "hard"}.get(found, found))  # fmt: skip

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -32,9 +33,14 @@ from isocompute.importers.values.timing import timed as timed_log
 from isocompute.report.first_screen import _cost as cost_words
 from isocompute.runner import run_study
 from isocompute.sources import load_curves
+from isocompute.sources.studies import with_own_start
 from isocompute.store import Store
+from isocompute.store.starts import Starts
+from isocompute.store.status import study_status
 from isocompute.study import load_study
+from isocompute.study.rates import RatesByBatch
 from isocompute.testing.planted import NOISE, WORLDS
+from study_helpers import edit
 
 SIDE: dict[str, dict[int, float]] = {
     "seconds": {}, "runtime": {}, "train_runtime": {}, "throughput": {}, "total": {},
@@ -375,23 +381,76 @@ class Elsewhere(LocalEngine):
 register_engine("elsewhere", "test_price:Elsewhere")
 
 
-def test_slices_tell_what_a_start_of_the_trainer_takes(tmp_path: Path) -> None:
+def test_slices_tell_what_a_start_of_the_trainer_takes(tmp_path: Path, capsys: Any) -> None:
     assert [c.start_s for c in load_curves(study(tmp_path))] == [None] * 3  # in this process
     file = tmp_path / "t.yaml"
     file.write_text(STUDY.replace("local", "elsewhere").replace("RATES", "slices: [0.5, 1]"))
     run_study(load_study(file, generators=problem_generators()), tmp_path / "t", workers=0)
     with Store(tmp_path / "t") as store:
         assert store.accounting().attempts == 7
-        idle = {run.hash: store.idle_s(run.hash) for run in store.runs()}
+        idle, failed = {run.hash: store.idle_s(run.hash) for run in store.runs()}, 0.0
         for run in store.runs():
             found = store.evaluations(run.hash), store.steps(run.hash)
             work = sum(float(one.wall_s_K.sum()) for one in found)
-            failed = run.wall_s - work - sum(idle[run.hash])  # what is left is the failed start
+            more = run.wall_s - work - sum(idle[run.hash])  # what is left is the failed start
             assert len(idle[run.hash]) == 2
             assert min(idle[run.hash]) >= 0.2
-            assert failed >= 0.2 if run.attempts == 3 else abs(failed) < 1e-6
+            assert more >= 0.2 if run.attempts == 3 else abs(more) < 1e-6
+            failed = max(failed, more)
+    each = {name: sum(both) / 2 for name, both in idle.items()}
     for c in load_curves(str(tmp_path / "t")):
-        assert c.start_s == pytest.approx(sum(idle[c.run]) / 2)
+        assert c.start_s == pytest.approx(each[c.run])
+    # One figure for the study, in `status` and in the price of what is left of it.
+    now = study_status(tmp_path / "t")
+    assert now.starts is not None
+    middle = sorted(each.values())[1]
+    # Six slices that ended, and the one that failed, which lasted as long as a start or less.
+    took = sum(sum(both) for both in idle.values()) + min(failed, middle)
+    assert now.starts == pytest.approx((middle, took))
+    assert now.to_dict()["starts"] == {"each_s": now.starts.each_s, "all_s": now.starts.all_s}
+    more = load_study(file, generators=problem_generators())
+    own = with_own_start(more, tmp_path / "t").rates_by_batch.gpu_hours_per_start
+    assert own == pytest.approx(middle / 3600)  # a worker without GPUs counts as one
+    given = replace(more, rates_by_batch=RatesByBatch(gpu_hours_per_start=9.0))
+    assert with_own_start(given, tmp_path / "t") is given
+    words = ["budget=2048", "rates.rollouts_per_gpu_hour=1e9", "-o", str(tmp_path / "t")]
+    assert main(["run", str(file), *words, "--dry-run"]) == 0
+    # The first half of 2,048 ends at 1,024: two more starts of each run.
+    said = " ".join(capsys.readouterr().out.split())
+    assert re.search(r"GPU-hours \([\d.]+ of them 6 starts\) to go; 1,536 rollouts are tr", said)
+
+
+def test_status_tells_the_starts_where_they_are_much(tmp_path: Path) -> None:
+    file = tmp_path / "t.yaml"
+    file.write_text(STUDY.replace("RATES", ""))
+    run_study(load_study(file, generators=problem_generators()), tmp_path / "t", workers=0)
+    now = study_status(tmp_path / "t")
+    assert now.starts is None
+    assert "start" not in "".join(now.lines())
+    books = replace(now.accounting, wall_s=1500.0, attempts=7)
+    begun = replace(now, accounting=books, starts=Starts(60.0, 400.0))
+    line = "worker time 25.0 min in 7 attempts, 6.7 min of it to start the trainer, 60 s each; "
+    assert line in begun.lines()[3]
+    # A tenth is not told.
+    assert "trainer" not in "".join(replace(begun, starts=Starts(21.0, 150.0)).lines())
+
+
+def test_a_start_that_was_cut_off_took_no_longer_than_others(tmp_path: Path) -> None:
+    file = tmp_path / "t.yaml"
+    file.write_text(STUDY.replace("local", "elsewhere").replace("RATES", "slices: [1]"))
+    Elsewhere.failed = True
+    run_study(load_study(file, generators=problem_generators()), tmp_path / "t", workers=0)
+    # Three runs of 140, 130 and 120 s, 40 of them updates; two were killed, after 5 s and 500 s.
+    edit(tmp_path / "t", "UPDATE evaluations SET wall_s = 0")
+    edit(tmp_path / "t", "UPDATE steps SET wall_s = iif(step = 1, 40, 0)")
+    edit(tmp_path / "t", "UPDATE attempts SET wall_s = 150 - 10 * attempt")
+    for took in (5.0, 500.0):
+        edit(tmp_path / "t", "INSERT INTO attempts (run, token, runner, from_step, target_steps, "
+             "outcome, wall_s, started_utc, host, versions) SELECT 1, token, runner, 0, "
+             "target_steps, 'lost', ?, started_utc, host, versions FROM attempts LIMIT 1", took)
+    now = study_status(tmp_path / "t")
+    # (140 - 40) + (130 - 40) + (120 - 40), and 5, and no more than 90 of the 500
+    assert now.starts == pytest.approx((90.0, 270.0 + 5.0 + 90.0))
 
 
 def test_the_run_of_a_plan_starts_once_and_its_budget_pays_for_it() -> None:

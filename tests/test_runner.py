@@ -30,6 +30,7 @@ from isocompute.runner.ray import RayPool, RemoteRun, _Running
 from isocompute.runner.worker import READY
 from isocompute.store import Database, FencedError, StorageError, Store, leases, processes
 from isocompute.store.register import register
+from isocompute.store.status import study_status
 from isocompute.study import Limits
 from study_helpers import FAST, digest, small_study
 
@@ -116,6 +117,8 @@ def test_row_2_a_worker_that_dies_is_retried_and_its_cost_kept(tmp_path):
     # Steps 17 to 20 were drawn after the checkpoint of step 16 (128 rollouts) and lost.
     assert summary.accounting.wasted_rollouts == 4 * 8
     assert summary.accounting.uncertain_steps == 1
+    told = "32 lost to interruptions (updates that were cut off in 1 attempt are not counted)"
+    assert told in study_status(tmp_path / "s").lines()[2]
     run_study(odd("plain", ns=(2,), options={"flag": str(tmp_path / "flag")}), tmp_path / "t",
               workers=0, settings=FAST)  # fmt: skip
     with Store(tmp_path / "s") as a, Store(tmp_path / "t") as b:

@@ -9,6 +9,8 @@ from dataclasses import replace
 import pytest
 
 from isocompute.allocation import Rates, evaluation_index
+from isocompute.cli.tables import cost_line
+from isocompute.domain.text import compact
 from isocompute.engines import problem_generators
 from isocompute.errors import InputError
 from isocompute.recipe import Recipe
@@ -16,7 +18,9 @@ from isocompute.runner import calibrate, open_study, run_study
 from isocompute.runner.execute import slice_of
 from isocompute.store import Store
 from isocompute.study import Study, load_study
-from isocompute.study.cost import Calibration, study_cost
+from isocompute.study.adaptive import Bounds
+from isocompute.study.cost import Calibration, most_starts, study_cost
+from isocompute.study.rates import RatesByBatch
 from isocompute.study.yaml12 import parse_yaml
 from study_helpers import FAST, small_study
 
@@ -419,6 +423,51 @@ def test_cost_before_the_first_rollout(tmp_path):
     assert timed.tokens == drawn * 10  # the user's rate stands before the measured one
     assert study_cost(small_study(), measured).tokens == drawn * 5
     assert "2 runs, 512 rollouts" in timed.line()
+
+
+def test_starts_are_in_the_price_and_told_where_they_are_much():
+    rates = Rates(rollouts_per_gpu_hour=100.0, usd_per_gpu_hour=3.0)
+    study = replace(small_study(ns=(2, 4)), rates=rates)
+    drawn = 512 + study.evaluation_rollouts
+    assert (study_cost(study).starts, study_cost(study).start_gpu_hours) == (4, None)
+    begun = replace(study, rates_by_batch=RatesByBatch(gpu_hours_per_start=1.5))
+    cost = study_cost(begun)
+    assert (cost.starts, cost.start_gpu_hours) == (4, 6.0)  # two slices of two runs
+    assert cost.gpu_hours == pytest.approx(drawn / 100 + 6)
+    assert cost.usd == pytest.approx(3 * (drawn / 100 + 6))
+    assert "GPU-hours (6 of them 4 starts), $" in cost.line()
+    # A tenth of the price and less is not told apart.
+    few = replace(study, rates_by_batch=RatesByBatch(gpu_hours_per_start=drawn / 100 / 36))
+    assert study_cost(few).start_gpu_hours == pytest.approx(study_cost(few).gpu_hours / 10)
+    assert "starts" not in study_cost(few).line()
+    # The run of n = 2 is in the middle of its first slice (16 of 32 steps), the other has ended.
+    steps = {study.runs[0].hash: 5, study.runs[1].hash: 16}
+    left = study_cost(begun, steps=steps)
+    assert (left.rollouts, left.starts, left.start_gpu_hours) == (27 * 8, 2, 3.0)
+
+
+def test_an_adaptive_sweep_pays_for_more_starts_than_its_share_of_the_rollouts():
+    one = {"ns": (2, 4, 8), "seeds": (0, 1), "rollouts": 1024, "first": 32}
+    study = replace(
+        small_study(**one, slices=(0.125, 0.25, 0.5, 1.0)), adaptive=Bounds(target=1024.0),
+        rates=Rates(rollouts_per_gpu_hour=100.0, usd_per_gpu_hour=3.0),
+        rates_by_batch=RatesByBatch(gpu_hours_per_start=0.5),
+    )
+    cost = study_cost(study)
+    assert (cost.starts, cost.start_gpu_hours) == (24, 12.0)
+    # 1.2 runs of each n, 3,686 of 6,144 rollouts: twelve slices of 128, six of 256, one of 512.
+    assert study.grid().limit == pytest.approx(3686.4)
+    assert most_starts(study, 3686.4) == 12 + 6 + 1
+    assert [most_starts(study, r) for r in (127, 128, 6143, 6144)] == [0, 1, 23, 24]
+    drawn = 6144 + study.evaluation_rollouts
+    hours = 0.6 * drawn / 100 + 19 * 0.5
+    assert cost.paid(0.6, 19) == [
+        f"{compact(hours)} GPU-hours (9.5 of them 19 starts)", f"${compact(3 * hours)}"]
+    # By the share of the rollouts alone 14.4 starts would be paid for, 2.3 GPU-hours too few.
+    assert f"about {', '.join(cost.paid(0.6, 19))}: 60% of its grid" in cost_line(study, cost)
+    # A first slice that ends at the first evaluation takes in the one after it.
+    late = replace(study, runs=[replace(s, first_evaluation=256) for s in study.runs])
+    assert study_cost(late).starts == 6 * 3
 
 
 def test_calibration_measures_the_studys_engine():

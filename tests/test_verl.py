@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from hypothesis import strategies as st
 
 import isocompute
 from isocompute.allocation import Allocation
+from isocompute.engines import evaluations_drawn
 from isocompute.engines.base import StopRequested
 from isocompute.engines.verl import VerlEngine, VerlOptions, override_lines, render_keys
 from isocompute.engines.verl.checkpoints import Checkpoints
@@ -29,7 +31,8 @@ from isocompute.errors import InputError, RunError
 from isocompute.problems import Problem, ProblemSet
 from isocompute.recipe import Recipe
 from isocompute.runner import default_workers, open_study
-from isocompute.study import RunSpec, load_study
+from isocompute.study import RunSpec, Study, load_study
+from isocompute.study.cost import study_cost
 from isocompute.trainers import trainer_settings
 from sinks import ListSink
 
@@ -418,6 +421,7 @@ def test_a_run_is_followed_into_the_sink(tmp_path: Path, fake: dict[str, Any]) -
     # five seconds for both sets; what comes before training is timed by nobody
     assert [e.wall_s for e in sink.evaluations[:4]] == [0, 0, 2, 3]
     # step 6 was validated between two points of the grid: paid for, and booked with step 8
+    assert [e.wall_s for e in sink.evaluations[-4:]] == [2, 3, 4, 6]
     assert [(e.sampled_rollouts, e.sampled_tokens) for e in sink.evaluations[-2:]] == [
         (16, 7 * 16), (24, 7 * 24)]
     assert [e.sampled_tokens for e in sink.evaluations[:-2]] == [7 * 8, 7 * 12] * 3
@@ -448,6 +452,41 @@ def test_a_stopped_run_resumes_as_if_uninterrupted(tmp_path: Path, fake: dict[st
     assert sorted(map(str, records(sink))) == sorted(map(str, records(whole)))
     VerlEngine().run(spec, sink.last, sink)  # nothing left to do
     assert len(sink.steps) == 8
+
+
+def test_the_price_counts_the_validations_that_verl_will_make(
+    tmp_path: Path, fake: dict[str, Any]
+) -> None:
+    # every second step of eight, and before the first; the grid alone asks for 0, 2, 4 and 8
+    spec = make_spec(**fake)
+    assert (evaluations_drawn(spec), spec.evaluations) == (5, 4)
+    # five problems of four samples may be a quarter of the batches of eight: every tenth step
+    few = make_spec(**fake | {"validation_share": 0.25}, steps=25)
+    assert evaluations_drawn(few) == 1 + 2 + 1
+    done = replace(few, allocation=replace(few.allocation, steps=10), end=25)
+    assert evaluations_drawn(done) == 2
+    study = Study(name="x", runs=[few], slices=(1.0,))
+    cost = study_cost(study, evaluations=evaluations_drawn, steps={few.hash: 10})
+    assert (cost.rollouts, cost.evaluation_rollouts) == (15 * 8, 2 * few.evaluation_rollouts)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("older", [False, True])
+def test_a_validation_that_no_point_keeps_is_booked_after_a_resume(
+    tmp_path: Path, fake: dict[str, Any], older: bool
+) -> None:
+    sink = ListSink(tmp_path / "sink", stop_at=6)
+    with pytest.raises(StopRequested):
+        VerlEngine().run(make_spec(**fake), None, sink)
+    kept = sink.last / "verl.json"
+    at = json.loads(kept.read_text())
+    assert at["unkept"] == {"hard": [8, 56, 2.0], "val": [12, 84, 3.0]}
+    if older:  # seconds were not kept
+        kept.write_text(json.dumps(at | {"unkept": {"hard": [8, 56], "val": [12, 84]}}))
+    sink.stop_at, sink.pending = None, []
+    VerlEngine().run(make_spec(**fake), sink.last, sink)
+    assert [(e.sampled_rollouts, e.sampled_tokens, e.wall_s) for e in sink.evaluations[-2:]] == [
+        (16, 7 * 16, 2 if older else 4), (24, 7 * 24, 3 if older else 6)]
 
 
 @pytest.mark.long

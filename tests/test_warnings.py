@@ -205,6 +205,21 @@ def test_a_broken_seed_does_not_stop_the_sound_one() -> None:
     assert percent.verdict.reason.startswith("n = 8 rose to 43 and broke")
 
 
+def test_an_n_that_ends_in_its_first_updates_is_told_as_that() -> None:
+    """n = 8 goes to step 800, n = 64 to step 18: 36,864 rollouts of the 40,960 of 20 steps."""
+    rise = 0.31 + 0.01 * np.arange(21)
+    long = broken_at([*rise], 800)
+    steps = np.arange(0.0, 19.0, 2.0)
+    short = Curve(problems_per_batch=32, rollouts_per_problem=64, run="short", seed=0,
+                  rollouts_K=2048 * steps, score_K=0.31 + 0.02 * steps / 2)  # fmt: skip
+    fit = fit_sweep([long, short], draws=20)
+    said = next(one for one in fit.notices if one.code == "never_compared")
+    assert said.text.startswith("At no budget do all n have scores: n = 64 has none from update 20 "
+                                "on, where n are compared. What one gains")  # fmt: skip
+    assert said.remedy.startswith("Continue n = 64 to that update")
+    assert dict(said.trains) == {short.configuration: 4096}
+
+
 def test_a_curve_that_fell_is_not_said_to_rise() -> None:
     """Up to 0.45 at step 280, then down to 0.38."""
     up, down = np.linspace(0.31, 0.45, 8), np.linspace(0.445, 0.38, 13)

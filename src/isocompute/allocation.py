@@ -163,6 +163,32 @@ def evaluation_index(rollouts: int, *, per_octave: int, first: int) -> int:
     return math.floor(per_octave * math.log2(rollouts / first) + 1e-9) + 1
 
 
+def even_interval(
+    batch: int, steps: int, *, per_octave: int, first: int, draws: int, share: float
+) -> int:
+    """Steps between two evaluations of a trainer that knows no logarithmic grid.
+
+    As often as the grid's finest spacing asks for, but with at most a share of the training
+    rollouts spent on it.
+
+    Args:
+        batch, steps: rollouts of an update, updates of the run.
+        per_octave, first: the common grid.
+        draws: rollouts of one evaluation.
+        share: of the training rollouts.
+    """
+    grid = {"per_octave": per_octave, "first": first}
+    earliest = next((s for s in range(1, min(steps, 100_000) + 1)
+                     if evaluation_index(s * batch, **grid) > 0), steps)  # fmt: skip
+    affordable = math.ceil(draws / (share * batch))
+    return max(1, min(steps, max(earliest, affordable)))
+
+
+def even_evaluations(steps: int, every: int) -> int:
+    """How many those are, step 0 and the end included."""
+    return 1 + steps // every + (steps % every > 0)
+
+
 _UNITS = {
     "": "rollouts",
     "rollouts": "rollouts",

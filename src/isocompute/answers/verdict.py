@@ -21,10 +21,11 @@ from isocompute.answers.logged import range_of
 from isocompute.answers.overfit import Windows, noise_scale, windows_of
 from isocompute.answers.reading import Reading
 from isocompute.domain import Configuration, Effort, Notice, notice, ordered
-from isocompute.domain.text import fold
+from isocompute.domain.text import compact, fold, unit_words
 from isocompute.health.advice import OF_RUNS
 from isocompute.health.rules import SURE
 from isocompute.health.shape import roughness
+from isocompute.model.data import MIN_STEPS
 from isocompute.model.posterior import HALF
 
 if TYPE_CHECKING:
@@ -328,13 +329,20 @@ def _best(fit: Fit) -> Iterator[Notice]:
 
 def _never_compared(fit: Reading) -> Notice:
     """That no budget lies within the data of all that may be best; the two that lie most apart."""
-    last_J, first_J = fit.posterior.last_J, fit.posterior.first_J
-    soon, late = int(last_J.argmin()), int(first_J.argmax())
-    c, end = fit.configurations[soon], float(10 ** last_J[soon])
+    last_J, first_J, of = fit.posterior.last_J, fit.posterior.first_J, fit.configurations
+    if short := [of[j] for j in np.flatnonzero(np.isinf(first_J))]:
+        why = f"{named(fit, short)} has none from update {MIN_STEPS} on, where n are compared"
+        trains = {c: max(MIN_STEPS * c.batch_size - fit.trained(c), 0.0) for c in short}
+        return notice("never_compared", why=why, trains=trains, more="",
+                      first=f"{named(fit, short)} to that update")  # fmt: skip
+    c, last = of[int(last_J.argmin())], named(fit, [of[int(first_J.argmax())]])
+    end, begin = (compact(10 ** float(at)) for at in (last_J.min(), first_J.max()))
     more = fit.buys(c, fit.support[1]) - fit.trained(c)
-    return notice("never_compared", first=named(fit, [c]), end=end, unit=fit.unit,
-                  last=named(fit, [fit.configurations[late]]), begin=float(10 ** first_J[late]),
-                  trains={c: max(more, 0.0)})  # fmt: skip
+    return notice(
+        "never_compared", first=named(fit, [c]), more=f", or evaluate {last} from early on",
+        why=f"{named(fit, [c])} ends at {end} {unit_words(fit.unit)}, {last} begins at {begin}",
+        trains={c: max(more, 0.0)},
+    )  # fmt: skip
 
 
 def _unhealthy(fit: Reading) -> Notice:

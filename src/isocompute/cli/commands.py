@@ -171,7 +171,9 @@ def _dry_run(
     """
     from isocompute.cli.resumed import resumed_lines
     from isocompute.cli.tables import study_lines
+    from isocompute.engines import evaluations_drawn
     from isocompute.runner import missing_trainer, preview
+    from isocompute.sources.studies import with_own_start
     from isocompute.study.cost import study_cost
 
     lacks = missing_trainer(study) if lacks is None else lacks
@@ -184,11 +186,12 @@ def _dry_run(
         found = preview(study, folder, decide, thaw=False if thaw is None else thaw,
                         retry_failed=options.retry_failed)  # fmt: skip
     if found is None:
-        cost, lines = study_cost(study), list[str]()
+        cost, lines = study_cost(study, evaluations=evaluations_drawn), list[str]()
         lines += study_lines(study, cost, str(folder))
     else:
         left = found.study.runs if found.goes_on else found.trains
-        cost = study_cost(found.study, runs=left, steps=found.steps)
+        cost = study_cost(with_own_start(found.study, folder), runs=left, steps=found.steps,
+                          evaluations=evaluations_drawn)  # fmt: skip
         lines = resumed_lines(found, cost, str(folder))
     if thaw is not None and not (found and found.thawed):
         study.grid()  # refuses a study that is not adaptive
@@ -256,8 +259,9 @@ def _train(study: Study, folder: Path, options: Options) -> tuple[Summary, Cost]
     """Say what it will cost, then train with progress on stderr, here or on Ray."""
     from isocompute.cli.live import LiveLine
     from isocompute.cli.tables import cost_line, grid_lines
-    from isocompute.engines import takes_whole_machine
+    from isocompute.engines import evaluations_drawn, takes_whole_machine
     from isocompute.runner import calibrate, default_workers, run_study
+    from isocompute.sources.studies import with_own_start
     from isocompute.store import Database
     from isocompute.store.begun import KEPT
     from isocompute.store.database import moved_line
@@ -299,7 +303,8 @@ def _train(study: Study, folder: Path, options: Options) -> tuple[Summary, Cost]
             except Exception as error:  # noqa: BLE001  # the runs themselves will say what is wrong
                 progress.say(f"how long it will take is not known: {error}")
         places = default_workers(study) if options.workers is None else options.workers
-        cost = study_cost(study, measured, workers=max(places, 1))
+        priced = study if is_new else with_own_start(study, folder)
+        cost = study_cost(priced, measured, workers=max(places, 1), evaluations=evaluations_drawn)
         for line in (cost_line(study, cost), *grid_lines(study)):
             progress.say(line)
         summary = run_study(

@@ -87,6 +87,7 @@ def design(options: Options) -> int:
         budget=budget.amount, unit=budget.unit, price=price, spend=options.spend, n_F=worlds.n_F,
         max_batch=options.max_batch, problems=problems, evaluated=trainer.evaluated,
         recipe=None if trainer.rate_known else trainer.recipe, slices=trainer.slices,
+        share=trainer.share,
     )  # fmt: skip
     if options.output is not None and trainer.stands_in:
         notices.append(_stand_ins(trainer, options.engine is None))

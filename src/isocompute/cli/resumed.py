@@ -59,13 +59,14 @@ def resumed_lines(found: Preview, cost: Cost, folder: str) -> list[str]:
 
 def _to_go(found: Preview, cost: Cost) -> str:
     """What is left; of an adaptive sweep that goes on, no more than it may spend."""
+    from isocompute.study.cost import most_starts
+
     if not found.goes_on:
         return f"{cost.line()} to go"
     limit = found.study.grid().limit
     left = min(max(limit - found.rollouts, 0.0), cost.rollouts)
     share = left / max(cost.rollouts, 1)
-    paid = [f"{compact(share * cost.gpu_hours)} GPU-hours"] if cost.gpu_hours else []
-    paid += [f"${compact(share * cost.usd)}"] if cost.usd else []
+    paid = cost.paid(share, most_starts(found.study, left, steps=found.steps))
     about = f", about {', '.join(paid)}" if paid else ""
     return f"adaptive, at most {left:,.0f} rollouts more (`adaptive.spend` is {limit:,.0f}){about}"
 

@@ -84,7 +84,8 @@ def summary_lines(summary: Summary, folder: str) -> list[str]:
         + (f", {summary.resting} not needed further" if summary.resting else ""),
         f"  training {compact(spent.rollouts)} rollouts, evaluation "
         f"{compact(spent.evaluation_rollouts)}, lost to crashes "
-        f"{compact(spent.wasted_rollouts + spent.wasted_evaluation_rollouts)}",
+        f"{compact(spent.wasted_rollouts + spent.wasted_evaluation_rollouts)}"
+        + ", updates that were cut off not counted" * bool(spent.uncertain_steps),
         f"  {spent.wall_s / 60:.1f} worker minutes, {summary.elapsed_s / 60:.1f} minutes this time",
     ]
     if summary.pending:
@@ -120,14 +121,15 @@ def study_lines(study: Study, cost: Cost, folder: str) -> list[str]:
 
 def cost_line(study: Study, cost: Cost) -> str:
     """What a study costs; an adaptive one trains no more of its grid than it may spend."""
+    from isocompute.study.cost import most_starts
+
     if study.adaptive is None:
         return f"{study.name}: {cost.line()}"
     limit = study.grid().limit
     share = limit / study.rollouts
     if share >= 1:
         return f"{study.name}: adaptive, at most {cost.line()}"
-    paid = [f"{compact(share * cost.gpu_hours)} GPU-hours"] if cost.gpu_hours else []
-    paid += [f"${compact(share * cost.usd)}"] if cost.usd else []
+    paid = cost.paid(share, most_starts(study, limit))
     about = f", about {', '.join(paid)}" if paid else ""
     return (
         f"{study.name}: adaptive, at most {limit:,.0f} rollouts (`adaptive.spend`){about}: "

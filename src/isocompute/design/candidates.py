@@ -45,6 +45,7 @@ class Limits:
         evaluated: problems of an evaluation.
         recipe: whose learning rate is swept first; None: it is known.
         slices: of a run of the sweep, each of which starts the trainer; 0: it is there already.
+        share: of training that evaluations may draw, as `Sweep` has it.
     """
 
     budget: float
@@ -57,6 +58,7 @@ class Limits:
     evaluated: int = PROBLEMS
     recipe: Recipe | None = None
     slices: int = 0
+    share: float | None = None
 
     def each(self, b_p: int, n: int, rollouts: float | None = None) -> float:
         """What one rollout of a configuration takes of the budget.
@@ -251,7 +253,8 @@ def _longest(
         length = solved(lambda r: seeds * r * sum(limits.each(b_p, one, r) for one in n),
                         limits.budget * limits.spend, length)  # fmt: skip
     sweep = Sweep(problems_per_batch=b_p, rollouts_per_problem=n, seeds=seeds,
-                  rollouts_per_run=int(length), evaluated=limits.evaluated)  # fmt: skip
+                  rollouts_per_run=int(length), evaluated=limits.evaluated,
+                  share=limits.share)  # fmt: skip
     if limits.max_batch is not None and b_p * high > limits.max_batch:
         return None
     if length < LEAST_STEPS * b_p * high or not leaves_final(limits, sweep):

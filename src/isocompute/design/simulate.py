@@ -12,7 +12,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from isocompute.allocation import Allocation, evaluation_index
+from isocompute.allocation import (
+    Allocation,
+    evaluation_index,
+    even_evaluations,
+    even_interval,
+)
 from isocompute.design.prior import Worlds
 from isocompute.domain import Curve
 from isocompute.lr_sweep import FACTORS, anchored_at
@@ -40,6 +45,8 @@ class Sweep:
         evaluated: problems of an evaluation.
         per_octave: evaluations while the rollouts double.
         first: rollouts before the first evaluation; None: by the length of the runs.
+        share: of training, at most, that evaluations every so many steps draw; None: the trainer
+            evaluates on the grid alone.
     """
 
     problems_per_batch: int
@@ -49,6 +56,7 @@ class Sweep:
     evaluated: int = PROBLEMS
     per_octave: int = PER_OCTAVE
     first: int | None = None
+    share: float | None = None
 
     @property
     def runs(self) -> int:
@@ -68,7 +76,14 @@ class Sweep:
 
     def evaluation_rollouts(self, n: int) -> int:
         """Rollouts that the evaluations of one run draw; not part of its compute."""
-        return len(evaluated_at(self, n)) * self.evaluated * SAMPLES
+        draws, steps = self.evaluated * SAMPLES, self.steps(n)
+        if self.share is None or steps < 1:
+            return len(evaluated_at(self, n)) * draws
+        every = even_interval(
+            self.problems_per_batch * n, steps, per_octave=self.per_octave,
+            first=self.first_evaluation, draws=draws, share=self.share,
+        )  # fmt: skip
+        return even_evaluations(steps, every) * draws
 
     @property
     def evaluations(self) -> int:

@@ -108,6 +108,13 @@ class Trainer:
         return {"trl": len(DOUBLING), "verl": len(QUARTERED)}.get(self.engine, 0)
 
     @property
+    def share(self) -> float | None:
+        """Of training that evaluations draw, where the trainer evaluates every so many steps."""
+        from isocompute.engines.verl import VerlOptions
+
+        return VerlOptions.validation_share if self.engine == "verl" else None
+
+    @property
     def stands_in(self) -> bool:
         """Whether problems or model are not those of a person."""
         return self.train is None or self.model is None

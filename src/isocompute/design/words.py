@@ -66,7 +66,8 @@ def _screen(d: Row, *, why: bool) -> list[str]:
     # In the order in which they give way.
     warned = any(one["code"] == "difficulty_against_file" for one in d["notices"])
     last = {"Set": rows["Set"] if warned else [], "Recipe": _recipe(d, brief=True),
-            "Caution": _caution(d), "Batch": [], "As good": []}  # fmt: skip
+            "Caution": _caution(d), "Batch": [], "As good": [],
+            "Worth": _row("Worth", worth_words(d, _took(d, brief=True)))}  # fmt: skip
     for name, shorter in last.items():
         if len(lines()) > LINES:
             rows[name] = shorter
@@ -301,10 +302,10 @@ def _drawn(d: Row, part: Row) -> str:
     return f"{_spent(d, part)}, {share:.0%} of the budget"
 
 
-def _took(d: Row) -> str:
+def _took(d: Row, *, brief: bool = False) -> str:
     """What a sweep that is not advised would take, its evaluations apart where they are much."""
     alone = {**d["sweep"], "hours": None}
-    if alone["evaluation_share"] < _MUCH:
+    if brief or alone["evaluation_share"] < _MUCH:
         return _drawn(d, alone).replace(" of the budget", "")
     # Else a reader takes all of it for --spend.
     return ", ".join([*_paid(d, alone)[-1:], _share(alone)]).replace(" of the budget", "")

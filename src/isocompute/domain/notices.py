@@ -92,9 +92,9 @@ TABLES: Mapping[str, Mapping[str, Template]] = {
             "n = {which} are not told apart at {at:k} {unit}: any of them may be best.",
             "Take n = {good}, or train two more seeds of {all_of_them}{takes}."),
         "never_compared": _caution(
-            "At no budget do all n have scores: {first} ends at {end:k} {unit}, {last} begins at "
-            "{begin:k}. What one gains over another is the model's guess.",
-            "Continue {first}{takes}, or evaluate {last} from early on."),
+            "At no budget do all n have scores: {why}. What one gains over another is the model's "
+            "guess.",
+            "Continue {first}{takes}{more}."),
         "optimum_at_edge": _caution(
             "The best n at {at:k} {unit} is {n}, the {end} tested: the true best may lie beyond.",
             "Train n = {beyond} once{takes}."),

@@ -6,6 +6,7 @@ torch. Other packages add engines through the entry point group `isocompute.engi
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import importlib
 import importlib.metadata
@@ -17,6 +18,7 @@ from isocompute.errors import InputError, NotInstalledError
 
 if TYPE_CHECKING:
     from isocompute.problems import ProblemSet
+    from isocompute.study.spec import RunSpec
 
 _GROUP = "isocompute.engines"
 _ENGINES = {
@@ -100,6 +102,14 @@ def takes_whole_machine(names: Iterable[str]) -> bool:
         bool(getattr(load_engine(engine_target(name)), "whole_machine", False))
         for name in sorted(set(names))
     )
+
+
+def evaluations_drawn(spec: RunSpec) -> int:
+    """How often the engine of a run evaluates up to its last step (`engines.base.Engine`)."""
+    with contextlib.suppress(NotInstalledError):
+        own = getattr(load_engine(engine_target(spec.engine)), "evaluations", None)
+        return spec.evaluations if own is None else int(own(spec))
+    return spec.evaluations
 
 
 def embedded_success_counter() -> Callable[..., Any]:

@@ -9,6 +9,7 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
+from statistics import median
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,6 +26,8 @@ from isocompute.store.arms import Where, require_one_arm, select_runs, split_sou
 from isocompute.store.decisions import load_looks, resting_states
 from isocompute.store.health import failed_rules
 from isocompute.store.shared import pair_of, stored_shared
+from isocompute.store.starts import start_s
+from isocompute.study.sweep import Study
 
 
 class Found(NamedTuple):
@@ -85,7 +88,7 @@ def _run_curves(
     found = store.evaluations(run.hash, problem_set=problem_set)
     failed, hours_K = failed_rules(store, run), _gpu_hours(store, run)
     gpus = None if hours_K is None else _gpus(run)
-    start_s = None if hours_K is None else _start_s(store, run)
+    begins_s = None if hours_K is None else start_s(store, run)
     for name in sorted(set(found.problem_set_K.tolist())):
         rows_K = np.flatnonzero(found.problem_set_K == name)
         samples = int(found.samples_K[rows_K].min())
@@ -107,7 +110,7 @@ def _run_curves(
             steps_K=found.step_K[rows_K].astype(np.float64),
             gpu_hours_K=None if hours_K is None else hours_K[found.step_K[rows_K]],
             gpus=gpus,
-            start_s=start_s,
+            start_s=begins_s,
             trials=problems * (samples if wanted.kind == "avg" else 1),
             failed_rules=failed,
         )
@@ -126,16 +129,6 @@ def _gpu_hours(store: Store, run: StoredRun) -> NDArray[np.float64] | None:
     took = np.zeros(int(steps.step_K.max()) + 1)
     took[steps.step_K] = steps.wall_s_K
     return np.asarray(np.cumsum(took) * (_gpus(run) or 1) / 3600)
-
-
-def _start_s(store: Store, run: StoredRun) -> float | None:
-    """What each slice takes beside updates and evaluations, where it starts a trainer of its own.
-
-    Runs of the embedded engine train side by side in one process: what one of them waits for is
-    work of another.
-    """
-    idle = [] if run.spec["engine"] == "local" else store.idle_s(run.hash)
-    return float(np.median(idle)) if idle else None
 
 
 def _gpus(run: StoredRun) -> int | None:
@@ -276,3 +269,16 @@ def with_study_rates(source: str | None, rates: Rates) -> Rates:
         known = {"usd_per_gpu_hour": known.get("usd_per_gpu_hour")}
     missing = {f.name: known.get(f.name) for f in fields(rates) if getattr(rates, f.name) is None}
     return replace(rates, **missing)
+
+
+def with_own_start(study: Study, folder: str | Path) -> Study:
+    """Fill what a start of the trainer takes, where the study file does not say, from its runs."""
+    if study.rates_by_batch.gpu_hours_per_start is not None:
+        return study
+    with Store(folder) as store:
+        known = [each * (_gpus(run) or 1) / 3600 for run in store.runs()
+                 if (each := start_s(store, run)) is not None]  # fmt: skip
+    if not known:
+        return study
+    rates = replace(study.rates_by_batch, gpu_hours_per_start=median(known))
+    return replace(study, rates_by_batch=rates)

@@ -1,4 +1,7 @@
-"""How far a study is: one read of the small tables, whatever the number of records."""
+"""How far a study is: one read of the small tables, whatever the number of records.
+
+Of a trainer with processes of its own the seconds of every update are added up, too.
+"""
 
 from __future__ import annotations
 
@@ -13,10 +16,11 @@ from isocompute.store.leases import beats
 from isocompute.store.processes import has_died
 from isocompute.store.seals import has_imports
 from isocompute.store.shared import stored_shared
+from isocompute.store.starts import Starts, study_starts
 from isocompute.store.store import Accounting, Store, StoredRun
 from isocompute.store.unjudged import UnjudgedRow, unjudged_text
 from isocompute.study.adaptive import Look
-from isocompute.study.cost import duration
+from isocompute.study.cost import NAMED, duration
 from isocompute.study.held_out import Shared
 
 
@@ -40,6 +44,8 @@ class Status:
         imported: number of runs that were read from logs: they are trained already.
         shared: validation sets with prompts that are trained on, where nobody said that it is
             meant.
+        starts: worker seconds of one start of the trainer, and of all; None: not known.
+        died: attempts that died, also those that no runner has taken over yet.
     """
 
     name: str
@@ -54,6 +60,8 @@ class Status:
     looks: list[Look]
     imported: int = 0
     shared: Sequence[Shared] = ()
+    starts: Starts | None = None
+    died: int = 0
 
     def to_dict(self) -> dict[str, Any]:
         """JSON values (`status --json`)."""
@@ -61,7 +69,8 @@ class Status:
             {"look": look.number, "decisions": [asdict(d) for d in look.decisions]}
             for look in self.looks
         ]
-        return {"version": 1, **asdict(replace(self, looks=[])), "looks": looks}
+        starts = None if self.starts is None else self.starts._asdict()
+        return {"version": 1, **asdict(replace(self, looks=[])), "looks": looks, "starts": starts}
 
     def lines(self) -> list[str]:
         """For people."""
@@ -76,11 +85,12 @@ class Status:
             + (f"; besides {read}" if self.imported else ""),
             f"rollouts: {self._trained}",
             f"spent besides: {a.evaluation_rollouts:,} rollouts on evaluation, {wasted:,} lost to "
-            f"interruptions" + "".join(
+            f"interruptions{self._under_way}" + "".join(
                 f", {int(v['rollouts']):,} on {purpose}" for purpose, v in a.other.items()
             ),
             f"tokens: {a.tokens:,} training, {a.evaluation_tokens:,} evaluation; worker time "
-            f"{duration(a.wall_s)} in {a.attempts} attempts; {self.runners} runners at work",
+            f"{duration(a.wall_s)} in {_count(a.attempts, 'attempt')}{self._started}; "
+            f"{_count(self.runners, 'runner')} at work",
         ]  # fmt: skip
         lines += [f"{r.state}: run {r.hash} (problems_per_batch={r.spec['problems_per_batch']}, "
                   f"rollouts_per_problem={r.spec['rollouts_per_problem']}, seed={r.spec['seed']}): "
@@ -101,6 +111,21 @@ class Status:
         return lines
 
     @property
+    def _under_way(self) -> str:
+        """What nobody has counted: updates that a kill cut off had drawn something, too."""
+        if not self.died:
+            return ""
+        return f" (updates that were cut off in {_count(self.died, 'attempt')} are not counted)"
+
+    @property
+    def _started(self) -> str:
+        """What starts took, where that is much."""
+        if self.starts is None or self.starts.all_s <= NAMED * self.accounting.wall_s:
+            return ""
+        took, each = duration(self.starts.all_s), duration(self.starts.each_s)
+        return f", {took} of it to start the trainer, {each} each"
+
+    @property
     def _trained(self) -> str:
         """Rollouts of all that will be trained: of a sweep that decides, no more than it may."""
         limit = self.looks[-1].of_sweep.numbers.get("limit") if self.looks else None
@@ -114,6 +139,10 @@ class Status:
             over = f"above the {limit:,.0f} of `adaptive.spend`"
             return f"{self.rollouts_done:,}, {over}; {grid}"
         return f"{_share(self.rollouts_done, limit)} that it may spend; {grid}"
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'s' * (number != 1)}"
 
 
 def _share(part: float, whole: float) -> str:
@@ -131,6 +160,10 @@ def study_status(folder: str | Path) -> Status:
         alive = {r for r, (process, _) in beats(store.database).items() if not has_died(process)}
         held = {row[0] for row in store.database.read(
             "SELECT hash, lease_runner FROM runs WHERE lease_runner NOTNULL") if row[1] in alive}
+        died = sum(
+            outcome in ("lost", "crashed") or (outcome == "running" and runner not in alive)
+            for outcome, runner in store.database.read("SELECT outcome, runner FROM attempts")
+        )
         states = dict.fromkeys(("done", "running", "waiting", "failed", "invalid"), 0)
         looks = load_looks(store.database)
         rests = resting_states(looks, runs)
@@ -152,5 +185,5 @@ def study_status(folder: str | Path) -> Status:
             ),
             runners=len(alive), accounting=store.accounting(), runs=runs,
             unjudged=store.unjudged(total=True), looks=looks, imported=imports,
-            shared=stored_shared(store.database),
+            shared=stored_shared(store.database), starts=study_starts(store, runs), died=died,
         )  # fmt: skip

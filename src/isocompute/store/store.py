@@ -322,15 +322,19 @@ class Store:
             ],
         )  # fmt: skip
 
-    def idle_s(self, run_hash: str) -> list[float]:
-        """Seconds of each finished slice of a run in which it neither trained nor was evaluated."""
+    def idle_s(self, run_hash: str, *, ended: bool = True) -> list[float]:
+        """Seconds of each finished slice of a run in which it neither trained nor was evaluated.
+
+        Of those that did not end, with ended=False, beside what they have committed.
+        """
         took = " - ".join(
             f"coalesce((SELECT sum(wall_s) FROM {table} t WHERE t.run = a.run "
             "AND t.attempt = a.attempt), 0)" for table in ("steps", "evaluations")
         )  # fmt: skip
         rows = self.database.read(
             f"SELECT a.wall_s - {took} FROM attempts a JOIN runs r ON r.run = a.run "
-            "WHERE r.hash = ? AND a.outcome = 'done' AND a.target_steps > a.from_step", (run_hash,)
+            "WHERE r.hash = ? AND (a.outcome = 'done') = ? AND a.target_steps > a.from_step",
+            (run_hash, ended),
         )
         return [max(row[0], 0.0) for row in rows]
 

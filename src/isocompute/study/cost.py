@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import itertools
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from isocompute.domain.text import compact
 from isocompute.study.spec import RunSpec
-from isocompute.study.sweep import Study
+from isocompute.study.sweep import Study, configuration_of
+
+NAMED = 0.1  # of a price, above which what starts take is told apart
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,6 +47,8 @@ class Cost:
         worker_s: seconds of one worker, all runs one after the other; None if not calibrated.
         wall_s: with so many workers at once; None if not calibrated.
         gpu_hours, usd: None without rates.
+        starts: of the trainer, at most: one for each slice that a run has left.
+        start_gpu_hours: of the GPU-hours, what those starts take; None: not known.
     """
 
     runs: int
@@ -54,6 +59,8 @@ class Cost:
     wall_s: float | None
     gpu_hours: float | None
     usd: float | None
+    starts: int = 0
+    start_gpu_hours: float | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """JSON values."""
@@ -67,11 +74,26 @@ class Cost:
             parts.append(f"{compact(self.tokens)} tokens")
         if self.wall_s is not None:
             parts.append(time_words(self.wall_s))
-        if self.gpu_hours is not None:
-            parts.append(f"{compact(self.gpu_hours)} GPU-hours")
+        return ", ".join([*parts, *self.paid()])
+
+    def paid(self, share: float = 1.0, starts: int | None = None) -> list[str]:
+        """`12 GPU-hours (3.1 of them 28 starts)`, `$24`, as far as they are known.
+
+        Args:
+            share: of the rollouts.
+            starts: that go with it; None: all.
+        """
+        if self.gpu_hours is None:
+            return []
+        begun = self.starts if starts is None else starts
+        first = begun * (self.start_gpu_hours or 0.0) / max(self.starts, 1)
+        hours = share * (self.gpu_hours - (self.start_gpu_hours or 0.0)) + first
+        parts = [f"{compact(hours)} GPU-hours"]
+        if first > NAMED * hours:
+            parts[0] += f" ({compact(first)} of them {begun} start{'s' * (begun != 1)})"
         if self.usd is not None:
-            parts.append(f"${compact(self.usd)}")
-        return ", ".join(parts)
+            parts.append(f"${compact(self.usd / self.gpu_hours * hours if hours else 0.0)}")
+        return parts
 
 
 def duration(seconds: float) -> str:
@@ -97,9 +119,15 @@ def time_words(wall_s: float) -> str:
     return "under a minute" if wall_s < 30 else f"about {duration(wall_s)}"
 
 
+def on_grid(spec: RunSpec) -> int:
+    """Evaluations of a run by the grid of its study, which most engines keep to."""
+    return spec.evaluations
+
+
 def study_cost(
     study: Study, calibration: Calibration | None = None, *, workers: int = 1,
     runs: Sequence[RunSpec] | None = None, steps: Mapping[str, int] | None = None,
+    evaluations: Callable[[RunSpec], int] = on_grid,
 ) -> Cost:  # fmt: skip
     """Cost of a study, from its rates and, where there is one, a calibration.
 
@@ -112,42 +140,47 @@ def study_cost(
         workers: runs at once.
         runs: of the study, as far as each trains; None: all, to their end.
         steps: of each that are trained already, by hash.
+        evaluations: how often the engine of a run evaluates up to its last step.
     """
     runs, steps = study.runs if runs is None else runs, steps or {}
-    known = _by_rates(study, runs, steps)
-    rollouts = sum(_left(spec, steps)[0] for spec in runs)
-    evaluation_rollouts = sum(_left(spec, steps)[1] for spec in runs)
+    left = [_left(spec, steps, evaluations) for spec in runs]
+    known, starts = _by_rates(study, runs, steps, left), len(_slices(study, runs, steps))
+    each = study.rates_by_batch.gpu_hours_per_start
+    rollouts, evaluation_rollouts = (sum(one[i] for one in left) for i in (0, 1))
     if known["tokens"] is None and calibration is not None:
         drawn = rollouts + evaluation_rollouts
         known["tokens"] = drawn * calibration.tokens_per_rollout
     worker_s = wall_s = None
     if calibration is not None:
-        seconds = [run_seconds(study, spec, calibration) for spec in runs]
+        seconds = [run_seconds(study, spec, calibration, evaluations) for spec in runs]
         worker_s = sum(seconds)
         wall_s = max(worker_s / max(workers, 1), max(seconds))
     return Cost(
         runs=len(runs), rollouts=rollouts, evaluation_rollouts=evaluation_rollouts,
-        worker_s=worker_s, wall_s=wall_s, **known,
+        worker_s=worker_s, wall_s=wall_s, **known, starts=starts,
+        start_gpu_hours=None if each is None or known["gpu_hours"] is None else each * starts,
     )  # fmt: skip
 
 
-def _left(spec: RunSpec, steps: Mapping[str, int]) -> tuple[int, int]:
+def _left(
+    spec: RunSpec, steps: Mapping[str, int], evaluations: Callable[[RunSpec], int]
+) -> tuple[int, int]:
     """Rollouts of training and of evaluations that a run has not drawn yet."""
     done, a = steps.get(spec.hash, 0), spec.allocation
     seen = replace(spec, allocation=replace(a, steps=done), end=spec.last_step) if done else None
-    evaluations = spec.evaluations - (0 if seen is None else seen.evaluations)
+    to_come = evaluations(spec) - (0 if seen is None else evaluations(seen))
     return (max(a.steps - done, 0) * a.batch_size,
-            max(evaluations, 0) * spec.evaluation_rollouts)  # fmt: skip
+            max(to_come, 0) * spec.evaluation_rollouts)  # fmt: skip
 
 
 def _by_rates(
-    study: Study, runs: Sequence[RunSpec], steps: Mapping[str, int]
-) -> dict[str, float | None]:
+    study: Study, runs: Sequence[RunSpec], steps: Mapping[str, int],
+    left: Sequence[tuple[int, int]],
+) -> dict[str, float | None]:  # fmt: skip
     """Tokens, GPU-hours and money of every run at its own rates, starts included where known."""
     by_batch, parts = study.rates_by_batch, list[dict[str, float | None]]()
-    for spec in runs:
+    for spec, (trained, evaluated) in zip(runs, left, strict=True):
         rates = by_batch.at(spec.allocation, study.rates)
-        trained, evaluated = _left(spec, steps)
         drawn = trained + evaluated
         paid = rates.cost(trained if by_batch.evaluations_timed else drawn)
         parts.append({**paid, "tokens": rates.cost(drawn)["tokens"]})
@@ -156,22 +189,50 @@ def _by_rates(
                                                                       for one in parts)
         for name in study.rates.cost(0.0)
     }  # fmt: skip
-    starts = sum(
-        at > steps.get(spec.hash, 0)
-        for spec in runs for at in study.slice_steps(spec.allocation.steps)
-    )  # fmt: skip
+    starts = len(_slices(study, runs, steps))
     hours = starts * (by_batch.gpu_hours_per_start or 0.0)
     for name, each in (("gpu_hours", 1.0), ("usd", study.rates.usd_per_gpu_hour or 0.0)):
         total[name] = None if total[name] is None else (total[name] or 0.0) + hours * each
     return total
 
 
-def run_seconds(study: Study, spec: RunSpec, calibration: Calibration) -> float:
+def most_starts(
+    study: Study, rollouts: float, *, runs: Sequence[RunSpec] | None = None,
+    steps: Mapping[str, int] | None = None,
+) -> int:  # fmt: skip
+    """How often the trainer starts at most while so many rollouts are trained.
+
+    Each slice of a run starts it, and the first ones are the shortest: a sweep that trains a third
+    of its grid may pay for most of the starts.
+    """
+    sizes = _slices(study, study.runs if runs is None else runs, steps or {})
+    return sum(end <= rollouts for end in itertools.accumulate(sorted(sizes)))
+
+
+def _slices(study: Study, runs: Sequence[RunSpec], steps: Mapping[str, int]) -> list[int]:
+    """Rollouts of each slice that is left of a run; of one that is begun, what is left of it."""
+    grid = None if study.adaptive is None else study.grid()
+    sizes = list[int]()
+    for spec in runs:
+        a, done = spec.allocation, steps.get(spec.hash, 0)
+        ends: Iterable[int] = study.slice_steps(a.steps)
+        if grid is not None:
+            ends = (level // a.batch_size for level in grid.levels(configuration_of(spec)))
+        left = sorted({min(end, a.steps) for end in ends if end > done}) if done < a.steps else []
+        sizes += [(end - begin) * a.batch_size for begin, end in itertools.pairwise([done, *left])]
+    return sizes
+
+
+def run_seconds(
+    study: Study, spec: RunSpec, calibration: Calibration,
+    evaluations: Callable[[RunSpec], int] = on_grid,
+) -> float:  # fmt: skip
     """Seconds that one worker needs for a run, its starts and evaluations included."""
     steps, starts = spec.allocation.steps, len(study.slice_steps(spec.allocation.steps))
     step_s = _step_s(calibration.step_s, spec.allocation.batch_size)
     return (
-        starts * calibration.start_s + steps * step_s + spec.evaluations * calibration.evaluation_s
+        starts * calibration.start_s + steps * step_s
+        + evaluations(spec) * calibration.evaluation_s
     )
 
 

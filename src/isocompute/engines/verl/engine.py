@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from isocompute.allocation import evaluation_index
+from isocompute.allocation import evaluation_index, even_evaluations
 from isocompute.engines.base import EvaluationRecord, Sink
 from isocompute.engines.jobs import Job, LocalJob, RayJob, check_module, wait_until
 from isocompute.engines.verl.checkpoints import Checkpoints
@@ -16,7 +16,12 @@ from isocompute.engines.verl.follow import Follower, Progress
 from isocompute.engines.verl.installed import check_installed
 from isocompute.engines.verl.leftovers import Leftovers
 from isocompute.engines.verl.options import VerlOptions, check_spec
-from isocompute.engines.verl.render import override_lines, render_keys, write_files
+from isocompute.engines.verl.render import (
+    override_lines,
+    render_keys,
+    validation_interval,
+    write_files,
+)
 from isocompute.errors import RunError
 from isocompute.study.spec import RunSpec
 
@@ -56,6 +61,12 @@ class VerlEngine:
         if options.ray_address is None:
             check_module("verl", options.python, python_environment(options))
 
+    def evaluations(self, spec: RunSpec) -> int:
+        """Validations of verl, kept or not: every so many steps, and at the end."""
+        steps = spec.allocation.steps
+        every = validation_interval(spec, VerlOptions.of(spec))
+        return even_evaluations(steps if steps == spec.last_step else steps // every * every, every)
+
     def run(self, spec: RunSpec, resume: Path | None, sink: Sink) -> None:
         """Launch an attempt, follow it to its end.
 
@@ -80,7 +91,8 @@ class _Attempt:
             at |= json.loads((resume / _REFERENCE).read_text())
         self.resume_from: str | None = at["path"]
         self.grid_index: int = at["grid"]
-        self.unkept: dict[str, list[int]] = at["unkept"]
+        # by set: rollouts, tokens and seconds; without seconds, where an older version wrote it
+        self.unkept: dict[str, list[Any]] = at["unkept"]
         self.checkpoints = Checkpoints(
             self.folder / "checkpoints", critic=spec.recipe.objective == "ppo"
         )
@@ -172,20 +184,24 @@ class _Attempt:
                     # one evaluation per point of the common grid, and the end's
                     self.sink.evaluation(self._with_unkept(record))
                 else:
-                    rollouts, tokens = self.unkept.get(record.problem_set, (0, 0))
+                    rollouts, tokens, *took_s = self.unkept.get(record.problem_set, (0, 0))
                     self.unkept[record.problem_set] = [
                         rollouts + record.samples * len(record.successes_P),
-                        tokens + record.sampled_tokens,
+                        tokens + record.sampled_tokens, sum(took_s) + record.wall_s,
                     ]
             self.grid_index = max(self.grid_index, index)
 
     def _with_unkept(self, record: EvaluationRecord) -> EvaluationRecord:
-        """The record with what validations between the grid's points drew: it was paid for."""
+        """The record with what validations between the grid's points drew and took.
+
+        It was paid for, and is no part of the trainer's start.
+        """
         if record.problem_set not in self.unkept:
             return record
-        rollouts, tokens = self.unkept.pop(record.problem_set)
+        rollouts, tokens, *took_s = self.unkept.pop(record.problem_set)
         return replace(
             record, sampled_tokens=record.sampled_tokens + tokens,
+            wall_s=record.wall_s + sum(took_s),
             sampled_rollouts=record.samples * len(record.successes_P) + rollouts,
         )
 

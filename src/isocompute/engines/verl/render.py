@@ -7,14 +7,13 @@ Keys were read in the configuration that verl 0.6.0, 0.7.0, 0.8.0 and 0.9.1 ship
 from __future__ import annotations
 
 import json
-import math
 import re
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from isocompute.allocation import evaluation_index
+from isocompute.allocation import even_interval
 from isocompute.engines.bundle import portable_name, write_bundle
 from isocompute.engines.verl.options import VerlOptions
 from isocompute.engines.verl.overrides import checked_overrides
@@ -124,17 +123,12 @@ def _by_release(options: VerlOptions, folder: Path) -> Keys:
 
 
 def validation_interval(spec: RunSpec, options: VerlOptions) -> int:
-    """Steps between two validations of verl, which knows no logarithmic grid.
-
-    As often as the grid's finest spacing asks for, but with at most `validation_share` of the
-    training rollouts spent on it. The reader keeps one validation per point of the grid.
-    """
-    batch, steps = spec.allocation.batch_size, spec.allocation.steps
-    grid = {"per_octave": spec.evaluations_per_octave, "first": spec.first_evaluation}
-    first = next((s for s in range(1, min(steps, 100_000) + 1)
-                  if evaluation_index(s * batch, **grid) > 0), steps)
-    affordable = math.ceil(spec.evaluation_rollouts / (options.validation_share * batch))
-    return max(1, min(steps, max(first, affordable)))
+    """Steps between two validations of verl; the reader keeps one per point of the grid."""
+    return even_interval(
+        spec.allocation.batch_size, spec.allocation.steps, draws=spec.evaluation_rollouts,
+        per_octave=spec.evaluations_per_octave, first=spec.first_evaluation,
+        share=options.validation_share,
+    )  # fmt: skip
 
 
 def hydra_text(value: Any) -> str:

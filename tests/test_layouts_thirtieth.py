@@ -208,6 +208,20 @@ def test_a_recipe_that_changed_between_runs_is_refused(tmp_path: Path, size: int
     assert {c.problems_per_batch for c in load(source)} == {16, 4}
 
 
+@pytest.mark.parametrize("beside", [False, True])
+@pytest.mark.parametrize("n", ["4", "$COUNT"])
+def test_what_a_caller_sets_is_not_the_recipes(tmp_path: Path, n: str, beside: bool) -> None:
+    recipe = "prompts_per_step: 6\ngroup_size: 2\nseed: 11\n"
+    write(tmp_path / ("runs/exp-1/base.yaml" if beside else "base.yaml"), recipe)
+    write(tmp_path / "go.sh",
+          f"python run.py --config base.yaml --group-size {n} --save-dir runs/exp-1\n")  # fmt: skip
+    lines(tmp_path / "runs" / "exp-1" / "log.jsonl", verl(4))
+    if n == "4":
+        assert drawn(load(tmp_path)) == {(6, 4, 11): [24 * s for s in STEPS]}
+    else:
+        assert "`rollouts_per_problem` must be known" in refused(tmp_path)
+
+
 # A table of held-out scores by a callback, beside the consoles of TRL.
 
 

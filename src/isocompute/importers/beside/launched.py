@@ -93,7 +93,7 @@ def configuration_launched(
         if within is not None and folder in list(within.parents)[1:]:
             return None
         there = _scripts(folder)
-        scripts = [one for one in there if tells(one.said)]
+        scripts = [one for one in there if base or tells(one.said)]
         if not there:
             continue
         titled = [one for one in scripts if _STARTS.sub("", one.file.stem, count=1) == run]
@@ -104,7 +104,7 @@ def configuration_launched(
         found = found or [own for one in by_call if (own := _called(one, run)) is not None]
         found = [one for one in found if not base or base in one.words]
         if len({one.file for one in found}) == 1:
-            said, named = _with_file(_alike([one.said for one in found]), found[0].file)
+            said, named = _with_file(_alike([one.said for one in found]), found[0], base)
             more = ", whose caller may add settings," if _ADDED.search(found[0].text) else ""
             return None if contradicts(said, run) else (
                 f"{os.path.relpath(found[0].file, path.parent)}{named}{more}", said
@@ -180,15 +180,20 @@ def _scripts(folder: Path) -> list[_Script]:
     return scripts
 
 
-def _with_file(said: Mapping[str, object], script: Path) -> tuple[dict[str, object], str]:
+def _with_file(
+    said: Mapping[str, object], script: _Script, base: str
+) -> tuple[dict[str, object], str]:
     """Settings of a command over those of the files that it names, and these in words.
 
-    accelerate's own file has processes.
+    What it sets to a variable of its caller is not the file's. accelerate's own file has processes.
     """
+    home = script.file.parent
     named = [str(value) for key, value in said.items() if key in ("config_file", "config")]
-    files = [file for name in named for home in (script.parent, script.parent.parent)
-             if name.endswith(SETTINGS_IN) and (file := home / name).is_file()]  # fmt: skip
+    places = ([home / name, home.parent / name] for name in named if name.endswith(SETTINGS_IN))
+    files = [file for of in places if (file := next(filter(Path.is_file, of), None))]
     every = {key: value for file in files for key, value in content(file).items()}
+    if files or base:
+        every |= dict.fromkeys(key for key, _ in _settings(script.text))
     return {**every, **said}, "".join(f", with {file.name}" for file in files)
 
 

@@ -145,6 +145,17 @@ def test_a_script_with_arrays_says_what_was_drawn(tmp_path: Path, batches: int) 
     assert drawn(kept) == {(20, n, 7): [20 * n * s for s in STEPS] for n in N}
 
 
+@pytest.mark.parametrize("batches", [1, 3])
+def test_a_drawn_batch_that_a_caller_sets_is_asked_about(tmp_path: Path, batches: int) -> None:
+    source = scripted(tmp_path / "a", batches)
+    for n in N:
+        text = (SCRIPT % (n, n)).replace("$((BATCH * 3))", "${DRAWN:-60}")
+        write(source / f"start-{n}.sh", text)
+    assert "data.gen_batch_size is a variable of its script" in refused(source)
+    kept = drawn(load(source, sets=["drawn=kept"]))
+    assert kept == {(20, n, 7): [20 * n * s for s in STEPS] for n in N}
+
+
 def test_a_log_of_a_general_name_is_not_of_the_script_that_writes_one(tmp_path: Path) -> None:
     for n in (4, 8):
         lines(tmp_path / f"job-{n}" / "train.jsonl", verl(n))

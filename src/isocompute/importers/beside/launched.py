@@ -104,7 +104,7 @@ def configuration_launched(
         found = found or [own for one in by_call if (own := _called(one, run)) is not None]
         found = [one for one in found if not base or base in one.words]
         if len({one.file for one in found}) == 1:
-            said, named = _with_file(_alike([one.said for one in found]), found[0], base)
+            said, named = _with_file(_alike([one.said for one in found]), found[0])
             more = ", whose caller may add settings," if _ADDED.search(found[0].text) else ""
             return None if contradicts(said, run) else (
                 f"{os.path.relpath(found[0].file, path.parent)}{named}{more}", said
@@ -181,7 +181,7 @@ def _scripts(folder: Path) -> list[_Script]:
 
 
 def _with_file(
-    said: Mapping[str, object], script: _Script, base: str
+    said: Mapping[str, object], script: _Script
 ) -> tuple[dict[str, object], str]:
     """Settings of a command over those of the files that it names, and these in words.
 
@@ -192,8 +192,7 @@ def _with_file(
     places = ([home / name, home.parent / name] for name in named if name.endswith(SETTINGS_IN))
     files = [file for of in places if (file := next(filter(Path.is_file, of), None))]
     every = {key: value for file in files for key, value in content(file).items()}
-    if files or base:
-        every |= dict.fromkeys(key for key, _ in _settings(script.text))
+    every |= dict.fromkeys(key for key, _ in _settings(script.text))
     return {**every, **said}, "".join(f", with {file.name}" for file in files)
 
 

@@ -115,7 +115,8 @@ def test_the_batch_that_was_trained_with_counts(tmp_path: Path) -> None:
     write(tmp_path / "train.py", TRAIN)
     write(tmp_path / "plot.py", 'read(output_dir=f"out/n{n}", seed=1)\n# GRPOConfig(seed=2)\n')
     for n, device in ((4, 1), (8, 8)):
-        rows = [{"step": s, "epoch": s / 100, "eval_reward": score(s, n)} for s in STEPS[1:]]
+        rows = [{"step": s, "epoch": s * device * 4 / n / 100, "eval_reward": score(s, n)}
+                for s in STEPS[1:]]  # fmt: skip
         state(tmp_path / f"out/n{n}/checkpoint-40", n, device=device, log_history=rows)
     assert "--set processes=P" in refused(tmp_path)
     assert drawn(load(tmp_path, (), ("processes=1",))) == {

@@ -21,7 +21,8 @@ from isocompute.importers.words.paths import run_name
 from isocompute.importers.words.plain_words import by_unit
 from isocompute.importers.words.settings import Column
 
-BESIDE = "configuration: read from "  # begins the line of a run that a file beside it describes
+# begins and ends the line of a run that a file beside it describes
+BESIDE, SIDE = "configuration: read from ", " beside the log"
 # What W&B and MLflow say of a run that did not come to its end, in words.
 CUT = {"crashed": "crashed", "failed": "failed", "killed": "was killed"}
 

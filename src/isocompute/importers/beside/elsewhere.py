@@ -34,7 +34,7 @@ PLACED_IN = ("output_dir", "output_path", "default_local_dir", "log_dir", "log_p
 _ORCHESTRATOR = ("orch", "orchestrator")
 # a start that trains nothing overwrites the file of the one before (EasyR1, verl: trainer.val_only)
 _TRAINS_NOTHING = re.compile(r"(?:^|[._])(?:val|eval|evaluate|test)_only$")
-_ENDINGS = (".yaml", ".yml", ".toml", ".json")
+SETTINGS_IN = (".yaml", ".yml", ".toml", ".json")
 _MOST, LONGEST = 2_000, 1 << 16  # files; bytes of one: a log is longer
 # Folders above a log's that are looked into: verl writes logs/PROJECT/RUN.jsonl below the job's
 # folder, 2 levels; half loses it, twice finds no more there.
@@ -121,7 +121,7 @@ def configurations_in(within: Path) -> list[tuple[Path, str]]:
     found = list[tuple[Path, str]]()
     for parent, folders, names in os.walk(within):
         folders[:] = sorted(f for f in folders if f not in _NOT_OURS and f[0] != ".")
-        for name in sorted(n for n in names if n.endswith(_ENDINGS)):
+        for name in sorted(n for n in names if n.endswith(SETTINGS_IN)):
             file = Path(parent, name)
             if file.is_file() and file.stat().st_size <= LONGEST:
                 found.append((file, file.read_text("utf-8", "replace")))

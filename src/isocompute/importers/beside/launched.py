@@ -14,6 +14,7 @@ import ast
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from math import prod
 from pathlib import Path
 from typing import NamedTuple
 
@@ -21,7 +22,9 @@ from isocompute.importers.beside.elsewhere import (
     LEVELS,
     NAMED_IN,
     PLACED_IN,
+    SETTINGS_IN,
     configuration_elsewhere,
+    content,
     contradicts,
     is_telling,
     tells,
@@ -45,7 +48,11 @@ _USED = re.compile(r"\$\{?(\w+)\}?")
 _DEFAULT = re.compile(r"\$\{(\w+):?-[^}]*\}")
 # What a job writes; under any other name may lie another project's runs of the same names.
 _OF_RUNS = ("", "outputs", "output", "out", "runs", "results", "checkpoints", "ckpts", "multirun",
-            "experiments", "exps", "exp")  # fmt: skip
+            "experiments", "exps", "exp", "configs", "config", "conf")  # fmt: skip
+# ARGS=( --a 1 ) over several lines, and its place in a command
+_ARRAY = re.compile(r"^[ \t]*([A-Za-z_]\w*)\+?=\(([^()]*)\)[ \t]*$", re.M)
+_EXPANDED = re.compile(r"\"?\$\{(\w+)\[[@*]\]\}\"?")
+_PRODUCT = re.compile(r"\$\(\(([\w ${}]+(?:\*[\w ${}]+)+)\)\)")
 _ADDED = re.compile(r"\$\{?[@*]")  # what a caller appends to the command
 _COMMENT = re.compile(r"^\s*#.*$|\s#[^'\"\n]*$", re.M)
 
@@ -86,19 +93,21 @@ def configuration_launched(
         if within is not None and folder in list(within.parents)[1:]:
             return None
         there = _scripts(folder)
-        scripts = [one for one in there if tells(one.said)]
+        scripts = [one for one in there if base or tells(one.said)]
         if not there:
             continue
         titled = [one for one in scripts if _STARTS.sub("", one.file.stem, count=1) == run]
-        found = titled or [one for one in scripts if run in one.words and is_telling(run)]
+        found = titled or [one for one in scripts if is_telling(run) and (
+            run in one.words or (path.name.startswith(f"{run}.") and path.name in one.words)
+        )]  # fmt: skip
         by_call = there if called else []
         found = found or [own for one in by_call if (own := _called(one, run)) is not None]
         found = [one for one in found if not base or base in one.words]
         if len({one.file for one in found}) == 1:
-            said = _alike([one.said for one in found])
+            said, named = _with_file(_alike([one.said for one in found]), found[0])
             more = ", whose caller may add settings," if _ADDED.search(found[0].text) else ""
             return None if contradicts(said, run) else (
-                f"{os.path.relpath(found[0].file, path.parent)}{more}", said
+                f"{os.path.relpath(found[0].file, path.parent)}{named}{more}", said
             )
         if found:
             return None
@@ -156,7 +165,7 @@ def _scripts(folder: Path) -> list[_Script]:
     named = [home / name for home in homes for name in sorted(os.listdir(home))
              if name.endswith(_ENDINGS)]  # fmt: skip
     files = [file for file in named[:_MOST] if file.is_file() and file.stat().st_size < _LONGEST]
-    read = [(file, _DEFAULT.sub(r"${\1}", file.read_text("utf-8", "replace"))) for file in files]
+    read = [(file, _plain(file.read_text("utf-8", "replace"))) for file in files]
     scripts = list[_Script]()
     for file, text in read:
         in_python = file.suffix == ".py"
@@ -169,6 +178,57 @@ def _scripts(folder: Path) -> list[_Script]:
         scripts += several if len(several) > 1 else [alone] * (tells(alone.said) or by_call)
         scripts += [_Script(file, _words(call), {}, call) for call in calls]
     return scripts
+
+
+def _with_file(
+    said: Mapping[str, object], script: _Script
+) -> tuple[dict[str, object], str]:
+    """Settings of a command over those of the files that it names, and these in words.
+
+    What it sets to a variable of its caller is not the file's. accelerate's own file has processes.
+    """
+    home = script.file.parent
+    named = [str(value) for key, value in said.items() if key in ("config_file", "config")]
+    places = ([home / name, home.parent / name] for name in named if name.endswith(SETTINGS_IN))
+    files = [file for of in places if (file := next(filter(Path.is_file, of), None))]
+    every = {key: value for file in files for key, value in content(file).items()}
+    every |= dict.fromkeys(key for key, _ in _settings(script.text))
+    return {**every, **said}, "".join(f", with {file.name}" for file in files)
+
+
+def _plain(text: str) -> str:
+    r"""A script with arrays and products in their places, without defaults of variables.
+
+    >>> _plain("A=(\n --n 8\n --lr 1  # low\n)\nB=4\nC=$((B * 3))\nrun ${A[@]} x.batch=$C")
+    '\nB=4\nC=12\nrun --n 8 --lr 1 x.batch=$C'
+    """
+    text = _DEFAULT.sub(r"${\1}", text)
+    arrays: dict[str, str] = {}
+    for name, words in _ARRAY.findall(text):
+        arrays[name] = " ".join([arrays.get(name, ""), *_COMMENT.sub("", words).split()]).strip()
+    used = {name for name in _EXPANDED.findall(text) if name in arrays}
+    text = _ARRAY.sub(lambda one: "" if one[1] in used else one[0], text)
+    text = _EXPANDED.sub(lambda one: arrays.get(one[1], one[0]), text)
+    return _computed(text)
+
+
+def _computed(text: str) -> str:
+    """A script with its products of known numbers as numbers."""
+    variables = _variables(text)
+
+    def known(one: re.Match[str]) -> str:
+        parts = [variables.get(part.strip(" ${}"), part.strip()) for part in one[1].split("*")]
+        return str(prod(map(int, parts))) if all(map(str.isdecimal, parts)) else one[0]
+
+    return _PRODUCT.sub(known, text)
+
+
+def _variables(text: str) -> dict[str, str]:
+    """Variables of a script that have one value."""
+    found: dict[str, set[str]] = {}
+    for name, value in _SET.findall(text):
+        found.setdefault(name, set()).add(value.strip("'\""))
+    return {name: values.pop() for name, values in found.items() if len(values) == 1}
 
 
 def _alike(said: Sequence[Mapping[str, object]]) -> dict[str, object]:
@@ -277,17 +337,10 @@ def said_in(text: str) -> dict[str, object]:
     >>> said_in("GRPOConfig(num_generations=8, output_dir='out')")
     {'num_generations': '8', 'output_dir': 'out'}
     """
-    text = _COMMENT.sub("", text)
-    variables: dict[str, set[str]] = {}
-    for name, value in _SET.findall(text):
-        variables.setdefault(name, set()).add(value.strip("'\""))
-
-    def known(use: re.Match[str]) -> str:
-        values = variables.get(use[1], set())
-        return next(iter(values)) if len(values) == 1 else use[0]
-
+    text = _computed(_COMMENT.sub("", text))
+    variables = _variables(text)
     found: dict[str, set[str]] = {}
     for key, value in _settings(text):
-        found.setdefault(key, set()).add(_USED.sub(known, value))
+        found.setdefault(key, set()).add(_put(value, variables))
     return {key: value for key, values in found.items()
             if len(values) == 1 and "$" not in (value := next(iter(values)))}  # fmt: skip

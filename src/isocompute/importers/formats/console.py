@@ -28,6 +28,7 @@ from isocompute.importers.formats.printed import (
 from isocompute.importers.formats.progress import Progress
 from isocompute.importers.runs.collect import Collector
 from isocompute.importers.runs.repetitions import SETTINGS
+from isocompute.importers.runs.steps import BY_EPOCHS
 from isocompute.importers.values.imported import (
     Errors,
     ImportedRun,
@@ -166,7 +167,7 @@ def _read(path: Path, settings: Settings, part: Part, others: int) -> list[Impor
         runs.source = "trl-console"
         runs.row(str(step), values, at)
     if progress.by_epoch:
-        runs.found[-1].counters.infer("step: by the printed epochs")
+        runs.found[-1].counters.infer(BY_EPOCHS)
     if progress.unplaced:
         errors.add(0, f"{progress.unplaced} rows are not followed by the trainer's progress bar")
         if progress.total is None:

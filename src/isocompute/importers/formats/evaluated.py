@@ -17,6 +17,7 @@ from isocompute.errors import InputError
 from isocompute.importers.beside.listed import NAMING
 from isocompute.importers.formats.checkpoints import BEGUN, STEP, Place, Result, read_results
 from isocompute.importers.formats.whose import STEP_COLUMNS
+from isocompute.importers.runs.steps import BY_EPOCHS
 from isocompute.importers.tables.handing import TableError
 from isocompute.importers.values.headers import head_of, rows_of
 from isocompute.importers.values.imported import ImportedRun
@@ -27,6 +28,7 @@ from isocompute.importers.words.settings import Settings
 _MOST_BYTES = 16 << 20  # of a table
 _CHECKPOINTS = ("checkpoint", "ckpt", "checkpoint_step", "ckpt_step", "model_step")
 _SETS = ("task", "benchmark", "dataset", "data_set", "eval_set", "problem_set", "test_set")
+_KIND = re.compile(r"^(?:log|train|run|console|out)[-_.]", re.I)  # of a file, before its run's name
 _OURS = ("problems_per_batch", "rollouts_per_problem", "rollouts")
 
 
@@ -42,7 +44,7 @@ def evaluated_in_tables(
     """
     names: dict[str, list[ImportedRun]] = defaultdict(list)
     for run in runs:
-        for name in {run.name, run.name.partition("/")[0]}:
+        for name in {run.name, run.name.partition("/")[0], _KIND.sub("", run.name)}:
             names[name].append(run)
     whose = {name: of[0].name for name, of in names.items() if len(of) == 1 and _lacks(of[0])}
     found: dict[str, list[Result]] = defaultdict(list)
@@ -57,7 +59,7 @@ def evaluated_in_tables(
 def _lacks(run: ImportedRun) -> bool:
     """Whether a run has no held-out score, and its log counts updates as it is."""
     return not any(s.split == "validation" for s in run.series) and not any(
-        line.startswith("step:") for line in run.provenance.inferred
+        line.startswith("step:") and line != BY_EPOCHS for line in run.provenance.inferred
     )
 
 

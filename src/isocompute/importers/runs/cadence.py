@@ -63,6 +63,11 @@ class Cadence(NamedTuple):
     planned: int | None = None
     before: bool | None = None
 
+    def by(self, ticks: int) -> Cadence:
+        """In updates, where the plan is in steps of which each has so many."""
+        return self._replace(every=self.every and -(-self.every // ticks),
+                             planned=self.planned and -(-self.planned // ticks))  # fmt: skip
+
 
 def cadence_of(config: Mapping[str, object], told: int | None = None) -> Cadence:
     """How often a run is evaluated and how many updates it has, in the words of any loop.
@@ -79,6 +84,16 @@ def cadence_of(config: Mapping[str, object], told: int | None = None) -> Cadence
     return Cadence(every, key, planned, {"true": True, "false": False}.get(before))
 
 
+def accumulated(config: Mapping[str, object]) -> list[tuple[str, int]]:
+    """Over how many gradients a step of the optimizer is taken: keys that say more than one.
+
+    >>> accumulated({"optim.grad_accum": 4, "gradient_accumulation_steps": 1})
+    [('optim.grad_accum', 4)]
+    """
+    return [(key, count) for key, value in config.items()
+            if _ACCUMULATED.search(key) and (count := whole(value) or 0) > 1]  # fmt: skip
+
+
 def micro_batches(
     points: Collection[Points], config: Mapping[str, object], cadence: Cadence
 ) -> tuple[int, str]:
@@ -93,8 +108,7 @@ def micro_batches(
         cadence: what it says.
     """
     own = [p.steps_K for p in points if p.column.split != "train" and p.step]
-    each = [(k, v) for k, value in config.items() if _ACCUMULATED.search(k)
-            and (v := whole(value)) and v > 1]  # fmt: skip
+    each = accumulated(config)
     if len(each) != 1 or not own or "num_generations" in config or any(
         p.column.trainer not in ("", "trl") for p in points if p.step  # `reward` may be anybody's
     ):

@@ -26,9 +26,14 @@ UNCOUNTED = (
     "batches were refilled after filtering, and not every update says how often: more rollouts "
     "were drawn than B_p * n * step counts"
 )
+UNKNOWN = (
+    "what an update drew must be known, but data.gen_batch_size is a variable of its script; write "
+    "the number there, or count what it trained on with --set drawn=kept."
+)
 _OF_B_P = ", as B_p problems (no gen_batch_size there)"
 KEPT = "rollouts: those that updates trained on, as told; dynamic sampling drew more"
-REFILLED = "{} refills batches: more rollouts were drawn than B_p * n * step counts"
+MORE = "more rollouts were drawn than B_p * n * step counts"
+REFILLED = f"{{}} refills batches: {MORE}"
 # Where trainers say so beside verl: OpenRLHF, SkyRL, NeMo-RL, EasyR1, slime, ms-swift,
 # open-instruct (configurations of 2026-08; the last two by their documentation alone).
 _REFILLING = {
@@ -235,11 +240,14 @@ def batches_of(c: Collected, found: Found, b_p: int | None) -> dict[int, float]:
         column.metric.label == PROBLEMS_SAMPLED for column in c.settings.columns.values()
     ):
         raise UnclearError(f"run {c.name}: {NOT_SAMPLED.format(b_p, max(sampled))}")
-    if not any(count > 1 for count in drawn.values()):
+    unknown = c.config.get("data.gen_batch_size", 0) is None
+    if not drawn or (problems in (None, b_p) and not unknown and max(drawn.values()) <= 1):
         return {}
     if c.settings.drawn == "kept":
         c.counters.infer(KEPT)
         return {}
+    if unknown:
+        raise UnclearError(f"run {c.name}: {UNKNOWN}", options=("--set", "drawn=kept"))
     batches = batches_drawn(drawn, problems, b_p)
     if batches is None:
         c.note(UNCOUNTED)

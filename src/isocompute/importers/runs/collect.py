@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from isocompute.importers.beside.described import BESIDE, Described
+from isocompute.importers.beside.described import BESIDE, SIDE, Described
 from isocompute.importers.runs.collected import Collected, Sides
 from isocompute.importers.runs.conclude import conclude
 from isocompute.importers.runs.points import Points, at_policy, of_one_set, of_problems
@@ -378,7 +378,7 @@ class Collector:
         described, sides = self._described, self._sides
         described.trained_in(self.settings.processes)
         if described.beside:
-            self.counters.infer(f"{BESIDE}{described.beside} beside the log")
+            self.counters.infer(f"{BESIDE}{described.beside}{SIDE}")
         collected = Collected(
             name=self.name, settings=self.settings, errors=self.errors, notes=self.notes,
             note=self.note, counters=self.counters, config=described.config,

@@ -76,6 +76,11 @@ def conclude(
         UnclearError: where what counts updates is not clear, or B_p * n contradicts the tokens.
     """
     found, iterations = c.found, doubts.iterations_of(c)
+    cadence = cadence_of(c.config, c.settings.eval_every)
+    parts, told = micro_batches(c.points, c.config, cadence)
+    if parts == 1 and (parts := doubts.parts_of_update(c)) > 1:
+        found = found._replace(problems_per_batch=(found.problems_per_batch or 0) * parts)
+        cadence, iterations = cadence.by(parts), parts
     if found.steps and iterations > found.ticks:  # as told: the log plans the optimizer's steps
         found = found._replace(steps=-(-found.steps // iterations))
     for points in (p for p in c.points if p.column.errors):
@@ -109,16 +114,14 @@ def conclude(
         )
     for key in filter(OF_PASSES.fullmatch, c.unread):
         for points in (p for p in c.points if p.column.split != "train"):
-            if told := placing.mean_of_passes(points, key, c.evidence.numbers(key)):
-                c.counters.infer(told)
+            if line := placing.mean_of_passes(points, key, c.evidence.numbers(key)):
+                c.counters.infer(line)
                 c.unread = [other for other in c.unread if other != key]
-    cadence = cadence_of(c.config, c.settings.eval_every)
     if c.counters.calls and not c.counters.seen and c.settings.step is None and not any(
         c.side.values()
-    ) and (told := as_planned(c.points, c.config, cadence)):
+    ) and (line := as_planned(c.points, c.config, cadence)):
         c.counters.calls = False
-        c.counters.infer(told)
-    parts, told = micro_batches(c.points, c.config, cadence)
+        c.counters.infer(line)
     if (ticks := max(iterations, parts, placing.own_ticks(c.points))) > 1:
         held_out = [p for p in c.points if p.column.split != "train"]
         before = sum(len(p.step) for p in held_out)

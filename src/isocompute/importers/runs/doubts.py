@@ -5,12 +5,15 @@ Shape legend: K points of one series.
 
 from __future__ import annotations
 
+import os
 import shlex
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from isocompute.importers.beside.described import BESIDE, SIDE
 from isocompute.importers.runs import checks
+from isocompute.importers.runs.cadence import accumulated
 from isocompute.importers.runs.collected import Collected
 from isocompute.importers.runs.placing import LATE
 from isocompute.importers.runs.sequels import span_of
@@ -20,9 +23,11 @@ from isocompute.importers.values.reading import whole
 from isocompute.importers.words.called import is_alike, is_batch, mapping, several_problems
 from isocompute.importers.words.configuration import of_another
 from isocompute.importers.words.fresh import Found, batch_of_process
+from isocompute.importers.words.plain_words import OWN, plain_keys
 from isocompute.importers.words.scored import is_rate, mapped, scores_unread
 from isocompute.importers.words.settings import Settings
 
+_OF_LOOPS = ("_per_iter", "_per_iteration", "_per_batch")  # a step or an update is an update
 _PROCESSES = "processes: "  # begins what a run infers of its B_p
 
 
@@ -43,7 +48,7 @@ def refuse_doubts(runs: Sequence[ImportedRun], *, training: bool) -> None:
         refuse_renamed(runs)
     for run in runs:
         _refuse_late(run)
-    if parts := _of_one_cluster(runs):
+    if parts := _of_one_cluster(runs) or _of_one_file(runs):
         raise UnclearError(parts)
 
 
@@ -77,6 +82,32 @@ def _of_one_cluster(runs: Sequence[ImportedRun]) -> str:
         f"and {second} of {other!r}; add --set processes=P in its "
         "place, or import the runs of each B_p apart, each with its own --set."
     )
+
+
+def _of_one_file(runs: Sequence[ImportedRun]) -> str:
+    """A file that is the configuration of several runs, whose epochs are of other problems."""
+    sizes: dict[str, dict[str, float]] = {}
+    for run in runs:
+        told, of = run.provenance, run.provenance.passes_per_step
+        file = next((line for line in told.inferred if line.startswith(BESIDE)), "")
+        s = next((s for s in run.series if s.step_K.size and s.step_K[-1] > 0), None)
+        if s and of and file and run.problems_per_batch and run.rollouts_per_problem and not any(
+            checks.MORE in note for note in run.notes
+        ):
+            file = file[len(BESIDE) :].removesuffix(SIDE).partition(" and ")[0]
+            at = os.path.join(os.path.dirname(told.path), file)
+            each = s.rollouts_K[-1] / s.step_K[-1] / run.rollouts_per_problem
+            sizes.setdefault(os.path.normpath(at), {})[run.name] = float(each / of)
+    for file, named in sizes.items():
+        few, most = (pick(named, key=named.__getitem__) for pick in (min, max))
+        if not is_alike(round(named[few]), round(named[most])):
+            return (
+                f"{os.path.basename(file)} cannot hold for all runs: an epoch of {few!r} is then "
+                f"{named[few]:,.0f} problems and one of {most!r} {named[most]:,.0f}; it, or "
+                "the data, changed between them: write runs.csv beside the logs, with the columns "
+                "run,problems_per_batch,rollouts_per_problem."
+            )
+    return ""
 
 
 def _refuse_training_alone(run: ImportedRun) -> None:
@@ -227,6 +258,33 @@ def iterations_of(c: Collected) -> int:
             "serves several steps, add --set num_iterations=K with your own number"
         )
     return told or 1
+
+
+def parts_of_update(c: Collected) -> int:
+    """Steps of the log in an update, where a loop of one's own counts problems by them.
+
+    Gradients that accumulate may be those of several steps, or of one in parts: B_p as the user
+    says it tells which.
+
+    Raises:
+        UnclearError: the user says none.
+    """
+    each, b_p = accumulated(c.config), c.found.problems_per_batch
+    batches = [key for key, value in plain_keys(c.config, OWN[1:])
+               if whole(value) == b_p and key.endswith(_OF_LOOPS)]  # fmt: skip
+    if len(each) != 1 or not b_p or not batches or "num_generations" in c.config:
+        return 1
+    (key, count), n = each[0], c.found.rollouts_per_problem
+    told = c.settings.problems_per_batch or c.settings.by_n.get(n or 0)
+    if told is None:
+        raise UnclearError(
+            f"run {c.name}: updates must be known, but {batches[0]} is {b_p} and gradients are "
+            f"accumulated over {count} ({key}); add --set problems_per_batch={b_p * count} if "
+            f"{count} steps of the log make an update, --set problems_per_batch={b_p} if each is "
+            "one.", options=("--set", "problems_per_batch=B_P"),
+            trial=("--set", f"problems_per_batch={b_p}"),
+        )
+    return count if told == b_p * count else 1
 
 
 def merged(c: Collected, name: str, found: int | None) -> int | None:

@@ -76,6 +76,7 @@ def require_one_arm(runs: Sequence[ImportedRun], asked: Collection[str] = ()) ->
     if "run" not in asked:
         refuse_two_sweeps(map(_named, runs))
         _refuse_another_start(runs)
+        _refuse_trials(runs)
 
 
 def _refuse_another_start(runs: Sequence[ImportedRun]) -> None:
@@ -98,17 +99,47 @@ def _refuse_another_start(runs: Sequence[ImportedRun]) -> None:
             continue
         groups = order[: gaps.argmax() + 1], order[gaps.argmax() + 1 :]
         odd, left = sorted(groups, key=len)
-        same = takewhile(lambda letters: len({*letters}) == 1, zip(*left, strict=False))
-        fits = f"{''.join(letters[0] for letters in same)}*"
-        which = "RUN" if any(fnmatch(name, fits) for name in odd) else fits
-        raise InputError(
+        raise _without(
             f"runs of one sweep must begin with one model, but {odd[0]!r} scores "
-            f"{of[odd[0]][0]:.3g} before training where {left[0]!r} scores {of[left[0]][0]:.3g}; "
-            f"leave it out with --where run={shlex.quote(which)}, or keep all with "
-            "--where 'run=*'.",
-            options=("--where", f"run={which}"), trial=("--where", "run=*"),
-            condition="" if which == "RUN" else "the others are your sweep",
+            f"{of[odd[0]][0]:.3g} before training where {left[0]!r} scores {of[left[0]][0]:.3g}",
+            odd, left,
         )
+
+
+def _refuse_trials(runs: Sequence[ImportedRun]) -> None:
+    """A run that ends after a few updates, before any other's first score, is compared to none."""
+    ends = dict[str, tuple[int, float, float]]()  # updates, rollouts, those of the first score
+    for run in runs:
+        for s in run.series:
+            after = s.rollouts_K[s.rollouts_K > 0]
+            if s.split == "validation" and after.size:
+                ends[run.name] = int(s.step_K[-1]), float(after[-1]), float(after[0])
+    planned = {run.name: run.steps or 0 for run in runs}
+    few = max((last for last, *_ in ends.values()), default=0) / 10  # a tenth of the longest
+    odd = [name for name, (last, *_) in ends.items() if max(last, planned[name]) < few]
+    left = [name for name in ends if name not in odd]
+    first = min((ends[name][2] for name in left), default=0.0)
+    odd = [name for name in odd if ends[name][1] < first]
+    if odd and len(left) > 1:
+        last, rollouts, _ = ends[odd[0]]
+        raise _without(
+            f"runs of one sweep must reach each other's budgets, but {odd[0]!r} ends after "
+            f"{last} updates, {rollouts:,.0f} rollouts, and no other has a score before "
+            f"{first:,.0f}; if it was a trial", odd, left,
+        )
+
+
+def _without(text: str, odd: Sequence[str], left: Sequence[str]) -> InputError:
+    """A refusal with the words that leave some runs out, or keep all."""
+    same = takewhile(lambda letters: len({*letters}) == 1, zip(*left, strict=False))
+    fits = f"{''.join(letters[0] for letters in same)}*"
+    which = "RUN" if any(fnmatch(name, fits) for name in odd) else fits
+    return InputError(
+        f"{text}{',' if '; if ' in text else ';'} leave it out with --where "
+        f"run={shlex.quote(which)}, or keep all with --where 'run=*'.",
+        options=("--where", f"run={which}"), trial=("--where", "run=*"),
+        condition="" if which == "RUN" else "the others are your sweep",
+    )
 
 
 def unsaid(runs: Sequence[ImportedRun], asked: Collection[str] = ()) -> list[str]:

@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 
-from isocompute.importers.beside.described import BESIDE
+from isocompute.importers.beside.described import BESIDE, SIDE
 from isocompute.importers.values.imported import ImportedRun, UnclearError
 from isocompute.importers.words.names import number_in, pattern_of
 from isocompute.importers.words.paths import job_of
@@ -83,7 +83,7 @@ def _refuse_one_of_several(runs: Sequence[ImportedRun]) -> None:
         path = Path(run.provenance.path)
         for line in run.provenance.inferred:
             if line.startswith(f"{BESIDE}../") and " and " not in line:
-                file = line.removeprefix(BESIDE).removesuffix(" beside the log")
+                file = line.removeprefix(BESIDE).removesuffix(SIDE)
                 jobs[os.path.normpath(path.parent / file), job_of(path)].append(str(path))
     for (file, _), paths in jobs.items():
         if len(set(paths)) > 1:

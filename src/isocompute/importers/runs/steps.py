@@ -26,6 +26,7 @@ from isocompute.importers.words.vocabulary import (
 )
 
 BEFORE = "and the updates before it count as its own"  # ends the line of a log that begins late
+BY_EPOCHS = "step: by the printed epochs"
 ASSUMED = "taken for updates"  # ends the line of a step that nothing beside it confirms
 # ends the refusal of a log whose order counts
 EARLIEST_FIRST = (

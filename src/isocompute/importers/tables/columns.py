@@ -22,7 +22,6 @@ from isocompute.importers.words.called import LOG2, YOURS, by_maps, holds, mappi
 from isocompute.importers.words.configuration import configuration
 from isocompute.importers.words.names import pattern_in_columns, pattern_in_path
 from isocompute.importers.words.plain_words import RESPONSES, unit_of
-from isocompute.importers.words.scale import PERCENT
 from isocompute.importers.words.settings import Settings
 from isocompute.recipe import RECORDED
 
@@ -205,8 +204,6 @@ def not_there(
     cures = list(_cures(path, missing, header, settings))
     options = [word for one in cures for word in one.options]
     cure = f"add {'; '.join(one.text for one in cures)}"
-    if "score" in missing and (percent := next((c for c in header if PERCENT.search(c)), None)):
-        cure += f"; and --range 0 100 if that is {percent!r}"
     numbers = [cell for cell in header if number(cell) is not None]
     if numbers and pattern_of_updates(header) is None:
         return InputError(

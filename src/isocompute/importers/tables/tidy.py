@@ -43,7 +43,7 @@ from isocompute.importers.words.called import LOG2, counts_problems
 from isocompute.importers.words.configuration import MODELS, configuration
 from isocompute.importers.words.paths import Measured, measured
 from isocompute.importers.words.plain_words import RESPONSES
-from isocompute.importers.words.scale import PLAIN, of_errors, require_range
+from isocompute.importers.words.scale import PLAIN, are_percent, of_errors, require_range
 from isocompute.importers.words.settings import Settings
 from isocompute.importers.words.vocabulary import MEASURED_AT
 from isocompute.store.arms import matches, no_match
@@ -184,11 +184,15 @@ def curves_of(
     for one in scores or [Scores("score", settings)]:
         mine, rows = dict(numbers), len(next(iter(numbers.values()), np.zeros(table.num_rows)))
         words = dict(texts)
+        signs = has_percent_signs(table, one.column)
         if one.column in there:
             mine["score"] = score_of(table, one.column)
-        mapped = settings.columns.get(goes_by.get(one.column, "").strip())
+        called = goes_by.get(one.column, "").strip()
+        if "score" in mine and not signs and are_percent(called, mine["score"], score_range):
+            mine["score"], signs = mine["score"] / 100, True
+        mapped = settings.columns.get(called)
         if mapped is not None and mapped.errors:
-            mine["score"] = of_errors(mine["score"], f"{path}: {goes_by[one.column].strip()}")
+            mine["score"] = of_errors(mine["score"], f"{path}: {called}")
         for name in ("run", "problem_set", "split"):
             if name not in words and (word := getattr(one.settings, name)) is not None:
                 words[name] = (np.zeros(rows, dtype=np.int64), [word])
@@ -225,9 +229,8 @@ def curves_of(
         if not where:
             cells.check_end(mine, path)
         cells.check_prompts(mine, path, goes_by.get("problems_per_batch", "").strip())
-        signs = has_percent_signs(table, one.column)
         if not signs:
-            require_range(goes_by.get(one.column, ""), mine["score"], score_range, str(path))
+            require_range(called, mine["score"], score_range, str(path))
         low, high = score_range
         mine |= {name: (mine[name] - low) / (high - low) for name in set(checks.SCORES) & set(mine)}
         if one.metric is not None:

@@ -7,7 +7,7 @@ import re
 import shlex
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from itertools import islice
+from itertools import groupby, islice
 from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
@@ -134,20 +134,34 @@ def _block(lines: Sequence[bytes], separator: str) -> tuple[int, dict[str, str]]
     rows = [next(csv.reader([text], delimiter=separator), []) for text in texts]
     for i, row in enumerate(rows[:-1]):
         filled = [cell.strip() for cell in row if cell.strip()]
+        pairs = _pairs(row) if len(filled) > 2 else dict([filled][: len(filled) - 1])
         if len(filled) > 2:
-            below = [_is_number(cell) for cell in rows[i + 1]]
-            is_header = not any(map(_is_number, filled)) and sum(below) > 1
+            below = sum(map(_is_number, rows[i + 1]))
+            is_header = below > 1 and not any(map(_is_number, filled)) and not _pairs(rows[i + 1])
             again = [j for j, one in enumerate(rows) if j > i and one[1:] == row[1:] and one != row]
             if is_header and again:  # what differs from column to column stands between
                 alike = (one for one in rows[i + 1 : again[-1]] if len({*one[1:]}) == 1)
                 return again[-1], said | {one[0]: one[1] for one in alike if one[1].strip()}
-            if is_header or not (_is_number(filled[1]) and not any(map(_is_number, row[2:]))):
+            if is_header or not pairs:
                 return (i, said) if is_header else (0, {})
-        if len(filled) > 1 and row[0].strip():
-            said[filled[0]] = filled[1]
+        if pairs and row[0].strip():
+            said |= pairs
         elif filled:
             said.update(filter(None, map(_named_number, filled[0].split(","))))
     return 0, {}
+
+
+def _pairs(row: Sequence[str]) -> dict[str, str]:
+    """Names and values beside each other, a gap behind each; {} where a row is of anything else.
+
+    >>> _pairs(["n", "8", "", "seed", "4", "a note"]), _pairs(["step", "acc", "loss"])
+    ({'n': '8', 'seed': '4'}, {})
+    """
+    groups = [[cell.strip() for cell in group] for is_there, group in groupby(
+        row, lambda cell: bool(cell.strip())) if is_there]  # fmt: skip
+    said = {group[0]: group[1] for group in groups if len(group) > 1}
+    plain = ([False], [False, False], [False, True], [False, True, False])
+    return said if all([*map(_is_number, one[:3])] in plain for one in groups) else {}
 
 
 def _named_number(text: str) -> tuple[str, str] | None:

@@ -156,7 +156,7 @@ def _found(pattern: str, run: ImportedRun) -> Mapping[str, int]:
 def _holds(pattern: str, runs: Sequence[ImportedRun]) -> bool:
     """Whether what a pattern of common words finds may be it: an n differs, by powers of two.
 
-    Seeds tell runs of one configuration apart.
+    Seeds tell runs of one configuration apart, and are no numbers that B_p or n came from.
     """
     found = [_found(pattern, run) for run in runs]
     sizes = {one[_N] for one in found if _N in one}
@@ -166,7 +166,9 @@ def _holds(pattern: str, runs: Sequence[ImportedRun]) -> bool:
         tuple(one.get(name) or getattr(run, name) for name in (*_SETTINGS, "seed"))
         for one, run in zip(found, runs, strict=True)
     )
-    return "{seed}" not in pattern or max(of.values()) == 1
+    taken = all(one.get("seed") in (run.problems_per_batch, run.rollouts_per_problem)
+                for one, run in zip(found, runs, strict=True))  # fmt: skip
+    return "{seed}" not in pattern or (max(of.values()) == 1 and not taken)
 
 
 def perhaps_of(pattern: str) -> str:

@@ -1,7 +1,8 @@
 """The scale of scores: decided here, for tables and logs alike.
 
-Scores lie in 0..1 unless a range is declared; they are never guessed to be percent. A declared
-range is mapped to 0..1, and a score outside it is refused with the range that the data have.
+Scores lie in 0..1 unless a range is declared; percent they are where both their name and their
+values say so. A declared range is mapped to 0..1, and a score outside it is refused with the range
+that the data have.
 """
 
 from __future__ import annotations
@@ -44,6 +45,17 @@ def of_errors(errors: NDArray[np.float64], where: str) -> NDArray[np.float64]:
             f"{where}: errors must be shares in 0..1, but one is {outside[0]:g}; write shares."
         )
     return 1 - errors
+
+
+def are_percent(name: str, score: NDArray[np.float64], score_range: tuple[float, float]) -> bool:
+    """Whether a name says percent, the scores under it cannot be shares, and no range is given.
+
+    >>> are_percent("acc (%)", np.array([33.9, np.nan]), PLAIN)
+    True
+    """
+    seen = score[np.isfinite(score)]
+    said = score_range == PLAIN and PERCENT.search(name) is not None and seen.size > 0
+    return bool(said and seen.min() >= 0 and 1 < seen.max() <= 100)
 
 
 def require_range(

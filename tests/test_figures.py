@@ -414,3 +414,16 @@ def test_the_plan_in_the_law_has_its_interval(fit: FixtureFit) -> None:
     open_end = {**plan, "rollouts_per_problem_interval": [200, None]}
     drawn = [list(line.get_ydata()) for line in figures.law(fit, plan=open_end).axes[0].lines]
     assert [200, 400] not in drawn
+
+
+@pytest.mark.parametrize(("unit", "at"), [("rollouts", 4e6), ("gpu-hours", 310), ("tokens", 6.4e9)])
+def test_the_plan_in_the_law_stands_at_its_budget_in_the_unit_of_the_axis(
+    fit: FixtureFit, unit: str, at: float
+) -> None:
+    ring = last_line(figures.law(changed(fit, unit=unit), plan=make_plan()).axes[0])
+    assert ring.tolist() == [[at, 256]]
+
+
+def test_the_plan_of_a_fixed_batch_stands_at_its_steps(fit: FixtureFit) -> None:
+    ring = last_line(figures.law(of_batch(fit), plan=make_plan()).axes[0])
+    assert ring.tolist() == [[4e6 / 8192, 256]]

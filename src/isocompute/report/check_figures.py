@@ -145,7 +145,7 @@ def backtest(fit: Fit, *, title: str = "Predictions for budgets not seen") -> Fi
         mark: dict[str, Any] = {"linestyle": "none", "marker": style.marker, "color": style.light}
         axes.plot(x, naive, **mark, fillstyle="none", markersize=3.2, alpha=0.5)
         axes.plot(x, predicted, **mark, markersize=4, label=style.label, markeredgewidth=0)
-    budget_axis(axes, document, few=True)
+    budget_axis(axes, document["backtest"], few=True)
     axes.set_ylabel("predicted minus observed score")
     handles, names = axes.get_legend_handles_labels()
     if len(names) <= 12:  # more would cover the axes; colour and shape are those of the curves

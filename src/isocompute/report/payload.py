@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from isocompute.answers.logged import as_logged, fit_as_logged, logged_scores
 from isocompute.domain.text import plain, visible
 from isocompute.report.style import SeriesStyle, series_styles
-from isocompute.report.words import Document, printed_of, redact
+from isocompute.report.words import Document, planned_at, printed_of, redact
 
 if TYPE_CHECKING:
     from isocompute.answers.fit import Fit
@@ -141,7 +141,9 @@ def page_payload(
         "plan": None
         if plan is None
         else plain(
-            {k: v for k in _PLAN_KEYS if (v := as_logged(plan).get(k)) is not None}, TEXT_LIMIT
+            {k: v for k in _PLAN_KEYS if (v := as_logged(plan).get(k)) is not None}
+            | {"at": planned_at(fits[0][1].document, plan) if fits else None},
+            TEXT_LIMIT,
         ),
         "study": None if study is None else plain(redact(study.to_dict()), TEXT_LIMIT),
     }

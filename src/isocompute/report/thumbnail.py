@@ -38,8 +38,7 @@ def picture(fit: Fit, plan: Document | None) -> dict[str, Any] | None:
     at, height = (None, None) if last is None else (last["x"], last["score"])
     if plan is not None:
         pair = (plan.get("problems_per_batch"), plan.get("rollouts_per_problem"))
-        of = {"rollouts": plan.get("budget_rollouts"), **(plan.get("cost") or {})}
-        at = of.get(str(fit.document.get("unit") or "rollouts").replace("-", "_"))
+        at = words.planned_at(fit.document, plan)
         height = plan.get("predicted_score")
     # Each to the end of its own data; what lies beyond is drawn of the choice alone, dotted.
     beyond = None if pair is None else lines.get(pair)

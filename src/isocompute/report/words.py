@@ -69,6 +69,13 @@ def budget_unit(fit: Document) -> str:
     return unit_words(fit.get("unit") or "rollouts")
 
 
+def planned_at(fit: Document, plan: Document | None) -> float | None:
+    """Where the budget of a plan lies on the axes of a fit; None where nobody knows."""
+    spent = {"rollouts": (plan or {}).get("budget_rollouts"), **((plan or {}).get("cost") or {})}
+    at = spent.get(str(fit.get("unit") or "rollouts").replace("-", "_"))
+    return None if at is None else float(at)
+
+
 def setting_name(fit: Document) -> str:
     """What was held fixed, in words."""
     setting = fit.get("setting") or {}

@@ -1137,8 +1137,8 @@ def test_of_as_good_n_what_is_trained_or_run_today_is_kept() -> None:
 
 @pytest.mark.parametrize(
     ("times", "do"),
-    [(1.5, "Evaluate the run on its way"), (2.9, "Go to 2M rollouts first"),
-     (30, "Go to 2M rollouts first")],
+    [(1.5, "Evaluate the run on its way"), (2.9, "Go to 2M rollouts first (1M rollouts)"),
+     (30, "Go to 2M rollouts first (1M rollouts)")],
 )  # fmt: skip
 def test_beyond_the_data_a_run_goes_on_to_twice_of_it_first(times: float, do: str) -> None:
     def flat(log2_bp: Any, log2_n: Any, x: Any) -> Any:

@@ -73,6 +73,7 @@ _UNKNOWN = (
     "expected_regret", "predicted_score", "predicted_score_interval", "gain", "learning_rate",
     "passes_over_data", "passes_in_sweep", "wall", "rate_fell", "rates_tried",
     "extrapolation_log10", "printed_law", "refusal", "logged", "not_told_apart", "target",
+    "chances",
 )  # fmt: skip
 
 
@@ -326,6 +327,7 @@ def _answer(q: Question) -> Plan:
         "fell": fell(q, a, found.score_D),
         "overtakes": overtakes(q, chosen),
         "not_told_apart": not_told_apart(q, found),
+        "chances": fit.chances(q.x),
         "check": check,
         "rules": simple_rules_here(q, chosen),
         "learning_rate": recipe.learning_rate_at(a.batch_size),
@@ -360,7 +362,7 @@ def _frame(of: Mapping[str, Any]) -> dict[str, Any]:
     """Every key of the contract, with what is known of a question before anything is chosen."""
     fit, law = of.get("fit"), {"source": of["source"]}
     if fit is not None:
-        kept = ("setting", "metric", "unit", "level", "support")
+        kept = ("setting", "metric", "unit", "level", "support", "data_sha256")
         law |= {k: getattr(fit, k) for k in kept}
         law["select"] = fit.posterior.select
         law["tested"] = [fit.tested_n[0], fit.tested_n[-1]]

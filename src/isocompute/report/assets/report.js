@@ -136,6 +136,13 @@
     };
   }
 
+  // The same, with a line where all were last compared: what is right of it leads to the plan.
+  function beyondLine(fit, lo, hi) {
+    const drawn = budgetLine(fit, lo, hi), end = fit.document.support[1];
+    if (end < hi * 0.999) drawn.shapes.push({ type: "line", x0: end, x1: end, yref: "paper", y0: 0, y1: 1, line: { color: look.ink, width: 1.2, dash: "5px,4px" } });
+    return drawn;
+  }
+
   // ---- figures: each returns { traces, layout, note } or null where there is no data ------------
   // A fitted curve from its configuration's first evaluation on, as [{ x, score, interval, extrapolated }].
   function lineOf(fit, row) {
@@ -367,7 +374,7 @@
           textfont: { color: look.paper, size: 12.5, weight: 600 }, meta: { key: keyOf(m.s.bp, m.s.n) } });
       }
       if (!traces.length) return null;
-      return { traces, layout: layoutOf(budgetAxis(lo, hi, unitOf(doc)), y, budgetLine(fit, lo, hi)) };
+      return { traces, layout: layoutOf(budgetAxis(lo, hi, unitOf(doc)), y, beyondLine(fit, lo, hi)) };
     }
     return null;
   }
@@ -387,7 +394,7 @@
     if (!traces.length) return null;
     const worst = Math.max(...traces.flatMap((t) => t.y)) * 1.04 || 0.01;
     for (const l of endLabels(labels, -worst, 0, height - 58)) traces.push(labelTrace(l.key, hi, -l.y, l.text || l.s.label, color(l.s)));
-    return { traces, layout: layoutOf(budgetAxis(lo, hi, unitOf(doc)), { ...base(), title: { text: "expected loss of score", standoff: 8 }, range: [worst, 0] }, budgetLine(fit, lo, hi)) };
+    return { traces, layout: layoutOf(budgetAxis(lo, hi, unitOf(doc)), { ...base(), title: { text: "expected loss of score", standoff: 8 }, range: [worst, 0] }, beyondLine(fit, lo, hi)) };
   }
 
   // The plane of (B_p, n): every tested pair, and the path of the best one.

@@ -1815,6 +1815,7 @@ def test_a_choice_that_is_still_behind_says_from_where_it_leads() -> None:
     assert never is not None
     assert never["x"] is None  # n = 128 leads at the end
     assert lead_words({**d, "overtakes": never}) == ""
+    assert lead_words({**d, "confidence_set": [16, 128]}) == ""  # it may lead there, too
     others = {**d, "notices": [{"code": "law_of_another_model"}]}
     assert lead_words(others) == ""  # of another model's sweep there is more to doubt
     near = plan_budget(planted(flat, surface=crossing), AT).document

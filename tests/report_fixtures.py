@@ -115,6 +115,22 @@ def make_plan(budget: float = 4.0e6) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def with_chances(plan: dict[str, Any], budgets: Sequence[float]) -> dict[str, Any]:
+    """A plan that says how probable each n is to be best from the last budget compared to its own.
+
+    At the first of the budgets n = 8 is best, at the last n = 256, and neither is sure.
+    """
+    share = np.linspace([0.9, 0.02, 0.02, 0.02, 0.02, 0.02, 0.0],
+                        [0.0, 0.02, 0.02, 0.02, 0.06, 0.6, 0.28], len(budgets)).T  # fmt: skip
+    regret = np.linspace(np.arange(7) / 100, [0.09, 0.05, 0.04, 0.03, 0.02, 0.0, 0.001],
+                         len(budgets)).T  # fmt: skip
+    score = np.linspace(np.full(7, 0.66), 0.68 - regret[:, -1], len(budgets)).T
+    pairs = [[16, n] for n in N]
+    found = {"x": [*budgets], "configurations": pairs, "best": share.tolist(),
+             "regret": regret.tolist(), "score": score.tolist()}  # fmt: skip
+    return plan | {"chances": found}
+
+
 class Page(html.parser.HTMLParser):
     """What an HTML parser sees: tags, scripts, text."""
 

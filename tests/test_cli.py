@@ -684,7 +684,9 @@ def test_report_plans_as_plan_does(
     assert list(made["trainer"]) == ["trl"]
     assert {**made, "trainer": plan["trainer"]} == plan == read
     capsys.readouterr()
+    other = {**plan, "law": {**plan["law"], "data_sha256": "0" * 64}}
     for text, words in (("{}", "must name a file that"), ("x", "must name a file that"),
+                        (json.dumps(other), "must be of the runs of "),
                         (json.dumps({**plan, "version": 1}), "is of version 1")):  # fmt: skip
         file.write_text(text)
         assert main([*argv, "--plan", str(file)]) == 2

@@ -8,6 +8,7 @@ from functools import partial
 from importlib import resources
 from inspect import signature
 from pathlib import Path
+from typing import Any
 
 import matplotlib as mpl
 import numpy as np
@@ -18,7 +19,7 @@ from matplotlib.colors import to_hex
 from isocompute.errors import InputError
 from isocompute.report import StudyView, figures
 from isocompute.report.style import series_styles
-from report_fixtures import FixtureFit, N, make_fit, make_plan
+from report_fixtures import FixtureFit, N, make_fit, make_plan, with_chances
 
 GROUPS = [
     {"bp": 32, "n": 8, "samples": 2, "problems": 10, "counts": [5, 3, 2]},
@@ -414,3 +415,28 @@ def test_the_plan_in_the_law_has_its_interval(fit: FixtureFit) -> None:
     open_end = {**plan, "rollouts_per_problem_interval": [200, None]}
     drawn = [list(line.get_ydata()) for line in figures.law(fit, plan=open_end).axes[0].lines]
     assert [200, 400] not in drawn
+
+
+@pytest.mark.parametrize(("unit", "at"), [("rollouts", 4e6), ("gpu-hours", 310), ("tokens", 6.4e9)])
+def test_the_plan_in_the_law_stands_at_its_budget_in_the_unit_of_the_axis(
+    fit: FixtureFit, unit: str, at: float
+) -> None:
+    ring = last_line(figures.law(changed(fit, unit=unit), plan=make_plan()).axes[0])
+    assert ring.tolist() == [[at, 256]]
+
+
+@pytest.mark.parametrize("draw", [figures.probability_best, figures.loss_by_n])
+def test_chances_and_losses_go_on_to_the_plan(fit: FixtureFit, draw: Any) -> None:
+    end = fit.document["support"][1]
+    plan = with_chances(make_plan(4e7), [end, 2e7, 4e7])
+    axes = draw(fit, plan=plan).axes[0]
+    assert axes.get_xlim()[1] == 4e7
+    assert last_line(axes)[:, 0].tolist() == [end, end]  # where all were last compared
+    assert draw(fit).axes[0].get_xlim()[1] == pytest.approx(end)
+    inside = draw(fit, plan=with_chances(make_plan(), [4e6])).axes[0]
+    assert inside.get_xlim()[1] == pytest.approx(end)
+
+
+def test_the_plan_of_a_fixed_batch_stands_at_its_steps(fit: FixtureFit) -> None:
+    ring = last_line(figures.law(of_batch(fit), plan=make_plan()).axes[0])
+    assert ring.tolist() == [[4e6 / 8192, 256]]

@@ -1152,8 +1152,8 @@ def test_of_as_good_n_what_is_trained_or_run_today_is_kept() -> None:
 
 @pytest.mark.parametrize(
     ("times", "do"),
-    [(1.5, "Evaluate the run on its way"), (2.9, "Go to 2M rollouts first"),
-     (30, "Go to 2M rollouts first")],
+    [(1.5, "Evaluate the run on its way"), (2.9, "Go to 2M rollouts first (1M rollouts)"),
+     (30, "Go to 2M rollouts first (1M rollouts)")],
 )  # fmt: skip
 def test_beyond_the_data_a_run_goes_on_to_twice_of_it_first(times: float, do: str) -> None:
     def flat(log2_bp: Any, log2_n: Any, x: Any) -> Any:
@@ -1830,6 +1830,7 @@ def test_a_choice_that_is_still_behind_says_from_where_it_leads() -> None:
     assert never is not None
     assert never["x"] is None  # n = 128 leads at the end
     assert lead_words({**d, "overtakes": never}) == ""
+    assert lead_words({**d, "confidence_set": [16, 128]}) == ""  # it may lead there, too
     others = {**d, "notices": [{"code": "law_of_another_model"}]}
     assert lead_words(others) == ""  # of another model's sweep there is more to doubt
     near = plan_budget(planted(flat, surface=crossing), AT).document

@@ -30,7 +30,7 @@ from isocompute.engines.local.engine import LocalEngine
 from isocompute.errors import InputError
 from isocompute.importers.values.timing import gpu_hours
 from isocompute.importers.values.timing import timed as timed_log
-from isocompute.report.first_screen import _cost as cost_words
+from isocompute.report.facts import _cost as cost_words
 from isocompute.runner import run_study
 from isocompute.sources import load_curves
 from isocompute.sources.studies import with_own_start

@@ -20,7 +20,8 @@ from isocompute.domain.text import plain
 from isocompute.errors import InputError
 from isocompute.report import StudyView, render_report
 from isocompute.report.evidence import fit_tables
-from isocompute.report.first_screen import _cost, _gain, _spent
+from isocompute.report.facts import _cost, _gain
+from isocompute.report.first_screen import _spent
 from isocompute.report.html import content_security_policy, json_for_html, plotly_script
 from isocompute.report.payload import TEXT_LIMIT, fit_payload, numbers, thin
 from isocompute.report.reading import lines_of
@@ -30,9 +31,9 @@ from isocompute.report.words import (
     backtest_sentence,
     best_at,
     chance,
+    chances_words,
     changes,
     extrapolation,
-    frontier_sentence,
     interval,
     loss_sentence,
     paper_sentence,
@@ -42,6 +43,7 @@ from isocompute.report.words import (
     redact,
     setting_name,
     summary,
+    with_plan,
 )
 from report_fixtures import (  # noqa: F401  (`short_bundle` acts on every test here)
     FixtureFit,
@@ -52,6 +54,7 @@ from report_fixtures import (  # noqa: F401  (`short_bundle` acts on every test 
     page_of,
     planted_fit,
     short_bundle,
+    with_chances,
     with_runs,
     with_whole_bundle,
 )
@@ -245,7 +248,7 @@ def first_screen(page: Page) -> str:
 
 
 def test_first_screen_is_the_prescription(tmp_path: Path, fit: FixtureFit) -> None:
-    page = page_of(tmp_path, [("my sweep", fit)], make_plan())
+    page = page_of(tmp_path, [("my sweep", fit)], with_chances(make_plan(), [4e6]))
     answer = first_screen(page)
     for part in (
         "16 problems per batch (Bₚ)",
@@ -256,18 +259,21 @@ def test_first_screen_is_the_prescription(tmp_path: Path, fit: FixtureFit) -> No
         "Confidence: caution. Only Bₚ = 16 was tested at n = 256.",
         "Score 0.668 expected (0.655 to 0.681)",
         "Gain +0.018 (+0.006 to +0.031) over today's n = 16",
-        "As good n = 512",
+        "Chance n = 8 is best with 90%, others 10%",
         "2.8e-6 (Qwen2.5-7B-Instruct's; tune yours)",
         "310 GPU-hours, $620",
         "1.3 passes over the training problems",
-        "Test a second Bₚ. isocompute run study.yaml 14 runs",  # why is the verdict's reason
+        "Test a second Bₚ. isocompute run study.yaml Then plan again, with the new runs beside the "
+        "old ones. 14 runs",  # why is the verdict's reason
         "14 runs of up to 8.39M rollouts: 16 problems × n = 8 to 512. Score: avg@4, the mean over",
         "The largest n 16 × 512 0.667 0.008",
         "data.train_batch_size=16 actor_rollout_ref.rollout.n=256",
         "Half the budget: best n",
     ):
         assert part in answer, part
-    assert answer.index("What to run") < answer.index("Confidence") < answer.index("Gain")
+    # What a manager asks for comes first: no page break may hide it.
+    order = ["What to run", "Confidence", "Score 0", "Gain", "Cost", "Chance", "Learning rate"]
+    assert [answer.index(one) for one in order] == sorted(answer.index(one) for one in order)
     assert "`" not in page.text
 
 
@@ -284,8 +290,35 @@ def test_a_step_dearer_than_the_run_is_not_asked_for_first(tmp_path: Path) -> No
     for times, says in ((1.0, "Train"), (2.0, dear)):
         step = {"do": "train", "settles": "x", "rollouts": times * plan["rollouts"], "cost": cost}
         text = first_screen(page_of(tmp_path, [("a", make_fit())], plan | {"run_next": [step]}))
-        together = "In all 4M rollouts; nothing is left for the run. " * (times == 1.0)
-        assert f"Checks before you spend {together}{says}" in text
+        together = "Out of the same budget: 4M rollouts; nothing is left for the run. "
+        assert f"Checks before you spend {together * (times == 1.0)}{says}" in text
+        assert ("Left out, too dear beside this run: Train (8M rollouts)." in text) == (times == 2)
+
+
+def test_checks_say_what_they_may_gain_and_those_left_out_why(tmp_path: Path) -> None:
+    plan, hours = make_plan() | {"steps": 1000}, {"gpu_hours": 31.0, "usd": 62.0, "tokens": None}
+    step = {"do": "train n = 512", "settles": "capped_by_tested_n", "rollouts": 4e5,
+            "cost": hours, "gain": 0.011, "lost": 0.006}  # fmt: skip
+    dear = {**step, "do": "train n = 8", "settles": "bp_untested", "gain": 0.002}
+    text = first_screen(page_of(tmp_path, [("a", make_fit())], plan | {"run_next": [step, dear]}))
+    assert (
+        "Out of the same budget: 31 GPU-hours, $62; leaves a run of 890 steps. "
+        "Train n = 512 (400k rollouts, $62; may gain 0.011, costs 0.006). "
+        "Then plan again, with the new runs beside the old ones. "
+        "Left out, too dear beside this run: Train n = 8 (400k rollouts, $62; may gain 0.002, "
+        "costs 0.006)."
+    ) in text
+    none = first_screen(page_of(tmp_path, [("a", make_fit())], plan | {"run_next": [dear]}))
+    assert "Nothing: every check costs more than it can gain. Left out, too dear" in none
+    assert "Then plan again" not in none
+
+
+def test_a_rule_is_not_judged_by_a_back_test_of_other_budgets(tmp_path: Path) -> None:
+    """Beside a plan by GPU-hours, rollouts at the end say nothing of it."""
+    plan = make_plan() | {"law": {"unit": "gpu-hours"}}
+    text = first_screen(page_of(tmp_path, [("a", make_fit())], plan))
+    assert "The largest n 16 × 512 0.667" in text
+    assert "Lost in the back-test" not in text
 
 
 def test_where_a_study_rate_or_no_rate_is_known_the_first_screen_says_it(tmp_path: Path) -> None:
@@ -295,15 +328,15 @@ def test_where_a_study_rate_or_no_rate_is_known_the_first_screen_says_it(tmp_pat
     assert "2.8e-6 (from your study)" in text
     assert "not known; give --rollouts-per-gpu-hour" in text
     assert "over today's n" not in text
-    assert "As good" not in text
+    assert "Chance" not in text  # nobody knows it
     plan["learning_rate_from"] = None
-    assert "2.8e-6 Cost" in first_screen(page_of(tmp_path, [("a", make_fit())], plan))
+    assert "2.8e-6 Data" in first_screen(page_of(tmp_path, [("a", make_fit())], plan))
 
 
 def test_extrapolation_is_said_on_the_first_screen(tmp_path: Path, fit: FixtureFit) -> None:
     plan = {**make_plan(4e7), "extrapolation_log10": 1.0, "steps": 15625}
     said = first_screen(page_of(tmp_path, [("a", fit)], plan))
-    assert "10 times as far as n were compared" in said
+    assert "10 times the largest at which n were compared" in said
     assert "15,625 steps" in said  # every digit: it is typed into a trainer
 
 
@@ -342,7 +375,7 @@ def test_the_first_screen_says_what_to_expect_and_whose_recipe_it_is(
     assert "Other settings Of the recipe your logs hold only: learning rate, clip low." in said
     known = {**plan, "recorded": ["learning_rate", "updates_per_batch"]}
     said = first_screen(page_of(tmp_path, [("a", fit)], known))
-    assert "Other settings The recipe is your runs', by their logs; keep your own for" in said
+    assert "Other settings The recipe is that of your runs' logs; keep your own" in said
     said = first_screen(page_of(tmp_path, [("a", fit)], make_plan()))
     assert "Stop if" not in said
     assert "keep yours" not in said
@@ -398,6 +431,7 @@ def test_without_a_plan_the_fit_speaks(tmp_path: Path, fit: FixtureFit) -> None:
 def test_the_thumbnail_marks_the_choice(tmp_path: Path, fit: FixtureFit) -> None:
     tags = page_of(tmp_path, [("a", fit)], make_plan()).tags
     lines = [attrs for tag, attrs in tags if tag == "polyline"]
+    lines = [line for line in lines if "ahead" not in (line["class"] or "")]
     assert [line["class"] for line in lines] == ["chosen" if n == 256 else "" for n in N]
     (circle,) = [attrs for tag, attrs in tags if tag == "circle"]
     x = [float(pair.split(",")[0]) for pair in (lines[0]["points"] or "").split()]
@@ -412,7 +446,11 @@ def test_the_thumbnail_marks_the_choice(tmp_path: Path, fit: FixtureFit) -> None
     )
     # Beyond the data the bold line goes on to the mark, which keeps its radius at the edge.
     tags = page_of(tmp_path, [("a", fit)], make_plan(4e7)).tags
-    (ahead,) = [a for tag, a in tags if tag == "polyline" and a["class"] == "ahead"]
+    plan = with_chances(make_plan(4e7), [8388608, 2e7, 4e7]) | {"predicted_score": 0.68}
+    tags = page_of(tmp_path, [("a", fit)], plan).tags
+    every = [a for tag, a in tags if tag == "polyline" and "ahead" in (a["class"] or "")]
+    assert len(every) == len(N)
+    (ahead,) = [a for a in every if a["class"] == "ahead chosen"]
     (circle,) = [a for tag, a in tags if tag == "circle"]
     points = [tuple(map(float, pair.split(","))) for pair in (ahead["points"] or "").split()]
     first, last = points[0], points[-1]
@@ -427,6 +465,20 @@ def test_the_thumbnail_marks_the_choice(tmp_path: Path, fit: FixtureFit) -> None
     assert len((shorter["points"] or "").split()) == 30
     without = page_of(tmp_path, [], make_plan()).tags
     assert "polyline" not in {tag for tag, _ in without}
+
+
+def test_names_stand_where_the_picture_predicts_scores(fit: FixtureFit) -> None:
+    """Before, by the last scores: the eye took them for forecasts at the budget."""
+    plan = with_chances(make_plan(4e7), [8388608, 2e7, 4e7])
+    drawn = picture(fit, plan)
+    assert drawn is not None
+    score = dict(zip(N, (row[-1] for row in plan["chances"]["score"]), strict=True))
+    assert [one["n"] for one in drawn["names"]] == sorted(N, key=lambda n: -score[n])
+    assert drawn["says"].endswith("Dotted: predicted.")
+    # By another unit nothing is predicted there.
+    apart = picture(fit, plan | {"law": {"unit": "tokens"}})
+    assert apart is not None
+    assert [one["n"] for one in apart["names"]] != [one["n"] for one in drawn["names"]]
 
 
 def test_one_n_has_no_figure_of_the_best_one(tmp_path: Path) -> None:
@@ -467,9 +519,10 @@ def test_figures_say_what_they_show_here(tmp_path: Path) -> None:
     document = fit.document
     page = page_of(tmp_path, [("a", fit)], None)
     assert "direction" in {attrs.get("data-kind") for _, attrs in page.tags}
-    for said in (frontier_sentence, summary, probability_sentence, loss_sentence, paper_sentence):
-        assert said(document)
+    for said in (summary, probability_sentence, loss_sentence, paper_sentence):
         assert said(document) in page.text
+    assert summary(document)
+    assert probability_sentence(document)
     assert document["direction"]["sentence"].replace("B_p", "Bₚ") in page.text
     assert backtest_sentence(document) in page.text
 
@@ -650,7 +703,7 @@ def test_the_mark_of_the_choice_stands_at_the_budget_in_the_unit_of_the_curves(
     by_rollouts = picture(fit, plan)
     assert by_rollouts is not None
     assert by_rollouts["unit"] == "rollouts (log scale)"
-    assert by_rollouts["says"].endswith("Ring: this plan.")
+    assert "Ring: this plan." in by_rollouts["says"]
     rate = plan["budget_rollouts"] / 500
     curves = [c.replace(gpu_hours_K=c.rollouts_K / rate) for c in fit.curves]
     hours = FixtureFit(document={**fit.document, "unit": "gpu-hours"}, curves=curves)
@@ -663,7 +716,7 @@ def test_the_mark_of_the_choice_stands_at_the_budget_in_the_unit_of_the_curves(
         places.append(found["choice"])
     assert places[1][0] > places[0][0]
     assert places[2] is None  # nobody knows where the budget lies
-    assert found["says"] == "Score by n, the rollouts per problem."
+    assert "Ring" not in found["says"]
 
 
 def test_the_thumbnail_names_every_n_and_numbers_its_axes(fit: FixtureFit) -> None:
@@ -736,8 +789,8 @@ def test_all_draws_are_no_certainty() -> None:
 
 def test_extrapolation_in_words() -> None:
     assert extrapolation(0.0) == extrapolation(None) == ""
-    assert extrapolation(-0.30103) == "2 times short of where n were compared"
-    assert extrapolation(2.0) == "100 times as far as n were compared"
+    assert extrapolation(-0.30103) == "2 times below the smallest at which n were compared"
+    assert extrapolation(2.0) == "100 times the largest at which n were compared"
 
 
 def test_what_is_copied_from_the_page_says_for_how_many_processes_it_is(tmp_path: Path) -> None:
@@ -784,7 +837,7 @@ def document_of(**changed: Any) -> dict[str, Any]:
 
 
 def test_summary_names_a_rise_only_where_it_is_claimed() -> None:
-    goes = "The best n goes from 9 (8 to 16) at 200k rollouts to 410 (260 to 512) at 4M rollouts."
+    goes = "The best n is 9 (8 to 16) at 200k, and 410 (260 to 512) at 4M rollouts."
     rises = " It rises 45-fold, at least 16-fold (one-sided 95% bound)"
     document = document_of()
     assert summary(document) == f"{goes}{rises}; where it levels off is not known."
@@ -796,6 +849,12 @@ def test_summary_names_a_rise_only_where_it_is_claimed() -> None:
     )
     document["law"] = {}
     assert summary(document) == goes
+    # What is not told apart is not called best.
+    document["best"][1]["confidence_set"] = [8, 16]
+    assert summary(document) == goes.replace("9 (8 to 16)", "8 to 16")
+    document["best"][-1] |= {"interval": [8.0, 16.0], "confidence_set": [8, 16]}
+    assert summary(document) == "The best n is 8 to 16 from 200k to 4M rollouts."
+    document["best"][-1] |= {"interval": [260.0, 512.0], "confidence_set": [512]}
     document["best"] = document["best"][-1:]
     assert summary(document) == "The best n is 410 (260 to 512) at 4M rollouts."
     document["best"][0] |= {"rollouts_per_problem": 13.4, "interval": [8.3, 22.6]}
@@ -813,9 +872,10 @@ def test_how_sure_and_what_the_wrong_n_costs() -> None:
     )
     document["best"][-1]["confidence_set"] = [256, 512]
     assert "n = 256 and 512 are still in contention" in probability_sentence(document)
-    assert loss_sentence(document) == (
-        "At 4M rollouts, n = 8 costs 0.090 of score against the true best, and n = 512 costs 0.001."
-    )
+    assert loss_sentence(document) == "At 4M rollouts, n = 8 is expected to lose 0.090 of score."
+    document["best"][-1]["confidence_set"] = [8, 256, 512]
+    assert loss_sentence(document) == ""  # it may be the best, and lose nothing
+    document["best"][-1]["confidence_set"] = [256, 512]
     document["best"][-1]["probability"] = {"8": 0.4, "64": 0.35, "512": 0.25}
     assert probability_sentence(document).startswith(
         "At 4M rollouts, no n is best with a probability above 40%. n = 256"
@@ -836,24 +896,36 @@ def test_a_gain_that_may_be_a_loss_says_so() -> None:
     assert _gain({"gain": gain, "problems_per_batch": 32}).endswith("16 at equal rollouts")
 
 
-def test_who_leads_when() -> None:
-    parts = [
-        {"from": x, "problems_per_batch": 32, "rollouts_per_problem": n, "extrapolated": out}
-        for x, n, out in ((1e4, 16, True), (1e5, 8, False), (3e5, 8, False), (1e6, 512, False))
-    ]
-    document = document_of(frontier=parts)
-    assert frontier_sentence(document) == (
-        "n = 8 scores best at first, n = 512 from 1M rollouts on."
-    )
-    document["frontier"] = parts[1:3]
-    assert frontier_sentence(document) == "n = 8 scores best at every budget that was compared."
-    document["frontier"] = [{**part, "probability_best": 0.4} for part in parts[1:3]]
-    assert frontier_sentence(document).endswith("that was compared, by no more than noise.")
-    document["curves"].append({"problems_per_batch": 64, "rollouts_per_problem": 8})
-    assert frontier_sentence(document).startswith("32 × 8 scores best")
-    assert frontier_sentence(document | {"verdict": {"level": "stop", "reason": ""}}) == ""
-    document["curves"] = document["curves"][:1]  # one configuration leads nobody
-    assert frontier_sentence(document) == frontier_sentence({}) == ""
+@pytest.mark.parametrize("unit", ["rollouts", "gpu-hours"])
+def test_sentences_and_figures_go_on_to_the_budget_of_the_plan(
+    tmp_path: Path, fit: FixtureFit, unit: str
+) -> None:
+    """Before, a page that said n = 256 for 4e7 rollouts called n = 8 the best one, at 8e6."""
+    end = fit.document["support"][1]
+    plan = with_chances(make_plan(4e7), [end, 2e7, 4e7]) | {"law": {"unit": unit}}
+    document = {**fit.document, "unit": unit}
+    at = f"At 40M {'GPU-hours' if unit == 'gpu-hours' else unit}"
+    assert probability_sentence(document, plan) == (
+        f"{at}, n = 256 is best with probability 60%. n = 256 and 512 are still in contention "
+        "there.")  # fmt: skip
+    assert loss_sentence(document, plan) == f"{at}, n = 8 is expected to lose 0.090 of score."
+    assert chances_words(document, plan) == (
+        "n = 128 is best with 6%, 256 with 60%, 512 with 28%, others 6%")  # fmt: skip
+    of: Any = FixtureFit(document=document, curves=fit.curves)
+    if unit == "rollouts":
+        page = page_of(tmp_path, [("a", of), ("b", of)], plan)
+        assert probability_sentence(document, plan) in page.text
+        first, beside = (one["document"]["probabilities"] for one in page.data["fits"])
+        assert first["x"] == [*beside["x"], 2e7, 4e7]
+        assert [row[-1] for row in first["best"]] == [row[-1] for row in plan["chances"]["best"]]
+        assert beside["x"] == fit.document["probabilities"]["x"]
+    # A plan by another unit, or of other n, says nothing of these axes.
+    other = plan | {"law": {"unit": "tokens"}}
+    fewer = {**document, "curves": document["curves"][:-1]}
+    for apart, by in ((document, other), (fewer, plan)):
+        assert probability_sentence(apart, by) == probability_sentence(apart)
+        assert chances_words(apart, by) == ""
+        assert with_plan(apart, by) == apart
 
 
 def test_backtest_is_compared_with_no_change() -> None:
@@ -862,20 +934,22 @@ def test_backtest_is_compared_with_no_change() -> None:
     assert backtest_sentence({"level": 0.95, "backtest": test}) == (
         "Cut at 2M and at 1M rollouts, the sweep predicts later scores within 0.011 on average; "
         "assuming no further change misses by 0.066. Of 39 held-out scores, 90% lie inside their "
-        "95% intervals. So intervals beyond the data are 1.3 times wider."
+        "95% intervals. So intervals beyond the data are 1.3 times as wide."
     )
-    assert "wider" not in (backtest_sentence({"backtest": {**test, "widened_by": 1.0}}) or "")
+    assert "wide" not in (backtest_sentence({"backtest": {**test, "widened_by": 1.04}}) or "")
     assert backtest_sentence({"backtest": {"mae_model": None}}) is None
 
 
 def test_the_papers_method_in_one_sentence() -> None:
-    rows = zip((8, 8, 32, 8), (1e3, 2e4, 5e4, 4e6), strict=True)
+    rows = zip((8, 8, 32, 64), (1e3, 2e4, 5e4, 4e6), strict=True)
     paper = {"frontier": [{"rollouts_per_problem": n, "from": at} for n, at in rows]}
-    said = ("By the paper's own method n = 8 is best at first, n = 32 from 50k, n = 8 from 4M "
+    said = ("By the paper's own method n = 8 is best at first, n = 32 from 50k, n = 64 from 4M "
             "rollouts on.")  # fmt: skip
     alone = {"frontier": paper["frontier"][:2], "unit": "gpu-hours"}
     assert paper_sentence({"paper": alone}) == "By the paper's own method n = 8 is best throughout."
     assert paper_sentence({"paper": paper}) == said
+    paper["frontier"][-1]["rollouts_per_problem"] = 16
+    assert paper_sentence({"paper": paper}) == ""  # it jumps about: no answer
     refused = paper_sentence({"paper": {"refused": "too few records."}})
     assert refused == "The paper's own method gives no answer here: too few records."
     assert paper_sentence({}) == ""
@@ -894,6 +968,8 @@ def test_what_would_change_reads_crossovers_on_both_sides() -> None:
         "Below 150k rollouts (at most 200k): n = 8 leads.",
         "Above 1M rollouts (800k to 2M): n = 512 leads.",
     ]
+    open_ = {"budget_rollouts": 2e5, "not_told_apart": {"why": "any"}}
+    assert [line[:4] for line in changes(document, open_)] == ["Half", "Twic"]  # nobody leads
     assert changes(document | {"unit": "tokens"}, {"budget_rollouts": 2e5}) == []
     assert changes(None, make_plan()) == []
 

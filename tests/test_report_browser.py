@@ -15,7 +15,7 @@ import pytest
 from browser_tools import Opened, started_browser  # noqa: F401  # a fixture
 from isocompute.answers.fit import fit_sweep
 from isocompute.report import StudyView, render_report
-from report_fixtures import make_fit, make_plan, planted_fit
+from report_fixtures import FixtureFit, make_fit, make_plan, planted_fit, with_chances
 
 pytestmark = pytest.mark.browser
 
@@ -150,6 +150,48 @@ def test_the_page_draws_what_the_document_says(browser: Any, tmp_path: Path) -> 
     paper = drawn(opened, "paper-method", "t.line && t.line.width === 1.4")
     assert len(paper) == 1 + len(widths)
     opened.context.close()
+
+
+def test_axes_are_in_the_units_that_they_name_and_reach_the_plan(
+    browser: Any, tmp_path: Path
+) -> None:
+    """Before, the back-test showed rollouts as GPU-hours, and no plan by them was marked."""
+    fit = make_fit()
+    rate = 1e4  # rollouts an hour
+    for key in ("best", "frontier", "crossovers"):
+        fit.document[key] = [{k: _per(v, rate) if k in ("x", "from", "to", "at") else v
+                              for k, v in row.items()} for row in fit.document[key]]  # fmt: skip
+    for row in fit.document["curves"]:
+        row["at"] = [{**at, "x": at["x"] / rate} for at in row["at"]]
+    known = fit.document["probabilities"]
+    fit.document.update({
+        "unit": "gpu-hours", "law": {**fit.document["law"], "variable": "gpu-hours"},
+        "support": [_per(x, rate) for x in fit.document["support"]],
+        "probabilities": {**known, "x": [_per(x, rate) for x in known["x"]]},
+    })  # fmt: skip
+    curves = [c.replace(gpu_hours_K=c.rollouts_K / rate) for c in fit.curves]
+    cost = {"gpu_hours": 4000.0, "usd": None, "tokens": None}
+    plan = with_chances(make_plan(4e7), [838.8608, 2000.0, 4000.0])
+    plan |= {"law": {"unit": "gpu-hours"}, "cost": cost}
+    page = render_report([("hours", FixtureFit(document=fit.document, curves=curves))], plan,
+                         tmp_path / "r.html")  # fmt: skip
+    opened = Opened(browser, page)
+    titles = {kind: opened.axis(kind, "xaxis.title.text") for kind in (
+        "learning-curves", "law", "probability-best", "loss-by-n", "backtest", "paper-method")}
+    assert titles.pop("backtest") == "training rollouts"
+    assert {*titles.values()} == {"GPU-hours"}
+    (ring,) = drawn(opened, "law", "t.marker && t.marker.size === 15")
+    assert ring == [[4000], [256]]
+    for kind in ("law", "probability-best", "loss-by-n"):
+        assert opened.axis(kind, "annotations[0].text") == "budget 4,000 "
+        assert 10 ** opened.axis(kind, "xaxis.range[1]") >= 4000
+    ends = [s["x0"] for s in opened.axis("loss-by-n", "shapes.map(s => ({x0: s.x0}))")]
+    assert ends == pytest.approx([4000, 838.8608])
+    opened.context.close()
+
+
+def _per(value: float | None, rate: float) -> float | None:
+    return None if value is None else value / rate
 
 
 @pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (390, "dark")])
@@ -356,6 +398,14 @@ def test_prints_in_light_with_every_figure(opened: Opened) -> None:
     opened.page.evaluate("dispatchEvent(new Event('afterprint'))")
     assert opened.axis("law", "width") > 660
     assert opened.page.evaluate("document.documentElement.dataset.theme") == "dark"
+
+
+def test_the_first_printed_page_holds_the_answer_down_to_its_scale(opened: Opened) -> None:
+    """Before, A4 broke above the cost, and tore the scale of n from its numbers."""
+    opened.page.set_viewport_size({"width": 688, "height": 1017})  # A4 within its margins
+    opened.page.emulate_media(media="print")
+    box = opened.page.locator("#answer > .legend").bounding_box()
+    assert box["y"] + box["height"] < 1017
 
 
 def test_a_figure_can_be_saved(opened: Opened, tmp_path: Path) -> None:

@@ -110,6 +110,11 @@ def test_answers_by_tokens_stand_on_tokens(tmp_path: Path) -> None:
     assert "at 4B tokens" in page.text
     assert figures.law(by_tokens).axes[0].get_xlabel() == "generated tokens"
     assert figures.learning_curves(by_tokens).axes[0].get_xlabel() == "generated tokens"
+    # The sweep is cut at rollouts, whatever it is read by: so says the figure.
+    test = by_tokens.document["backtest"]
+    assert max(row["x"] for row in test["rows"]) < 1e8 < drawn[0] * 100
+    assert test["unit"] == "rollouts"
+    assert figures.backtest(by_tokens).axes[0].get_xlabel() == "training rollouts"
 
 
 def test_one_n_at_two_b_p_says_nothing_of_n_and_which_b_p_is_best(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from isocompute.answers.machines import hours_words, on_gpus, update_time
 from isocompute.answers.plan import Plan, plan_from_source
 from isocompute.cli import main
 from isocompute.domain import Curve
+from isocompute.domain.text import compact
 from isocompute.importers import import_logs, read_logs
 from isocompute.importers.values.timing import passes_per_step, rate_span
 from isocompute.importers.words.settings import Settings
@@ -267,6 +268,10 @@ def test_one_rate_for_all_batches_is_said() -> None:
     runs = [c.replace(recorded={"learning_rate": 1e-6}) for c in planted().curves]
     d = plan_budget(fit_sweep(runs, draws=20), AT).document
     assert "Batches of 512 to 4,096 rollouts were all trained" in text(d, "one_rate")
+    (dear,) = [one for one in d["notices"] if one["code"] == "one_rate"]
+    own = [r for r in runs if r.rollouts_per_problem == d["rollouts_per_problem"]]
+    assert dear["rollouts"] == 2 * max(r.rollouts_K[-1] for r in own)
+    assert dear["remedy"].endswith(f"at twice the rate ({compact(dear['rollouts'])} rollouts).")
     near = [c for c in runs if c.rollouts_per_problem in (32, 64)]
     assert "one_rate" not in codes(plan_budget(fit_sweep(near, draws=20), AT).document)
     scaled = [

@@ -186,7 +186,7 @@ def test_a_plan_prints_the_recipe_of_its_runs() -> None:
     assert set(trained_of(GSPO)) <= set(d["recorded"])
     assert d["recipe"]["objective"] == "gspo"
     assert d["recipe"]["gae_gamma"] is None
-    assert recipe_unsaid(d, "verl").startswith("The recipe is your runs', by their logs;")
+    assert recipe_unsaid(d, "verl").startswith("The recipe is that of your runs' logs;")
 
 
 def test_what_another_trainer_has_no_word_for_is_named() -> None:

@@ -316,8 +316,10 @@ def _differing(
     n_of = {c.rollouts_per_problem for c in rates}
     sizes, every = sorted(c.batch_size for c in rates), {v for of in repeated.values() for v in of}
     if len(n_of) > 1 and sizes[-1] >= APART * sizes[0] and len(every) == 1:
+        own = [c for c in curves if c.configuration == chosen] or curves
+        trains = {chosen: 2 * max(float(c.rollouts_K[-1]) for c in own)}
         yield notice("one_rate", rate=min(every), low=sizes[0], high=sizes[-1],
-                     n=chosen.rollouts_per_problem)  # fmt: skip
+                     n=chosen.rollouts_per_problem, trains=trains)  # fmt: skip
 
 
 def _listed(values: Iterable[float | str]) -> str:

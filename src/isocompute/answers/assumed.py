@@ -49,7 +49,7 @@ def settings_kept(d: Mapping[str, Any]) -> str:
         words = {"kl_coef": "KL", "entropy_coef": "entropy bonus"}
         told = ", ".join(words.get(name, name.replace("_", " ")) for name in d["recorded"])
         return f"Of the recipe your logs hold only: {told}. Keep your own other settings."
-    return "The recipe is your runs', by their logs; keep your own for what no key says."
+    return "The recipe is that of your runs' logs; keep your own for the rest."
 
 
 def recipe_unsaid(d: Mapping[str, Any], trainer: str) -> str:

@@ -43,6 +43,7 @@ class Backtest:
     misses all of them alike. `widened_by` is the root mean square of their standardised misses.
     """
 
+    unit: str = "rollouts"  # of every budget in it, whatever the answers are counted in
     cuts: tuple[float, ...] = ()  # the budgets at which the sweep was cut and fitted
     mae_model: float | None = None  # mean absolute error; None where nothing was held out, as all
     mae_best_so_far: float | None = None  # of saying that scores stay where they were at the cut

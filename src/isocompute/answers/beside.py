@@ -185,6 +185,9 @@ def lead_words(d: Mapping[str, Any], room: float = ROOM) -> str:
     found = d.get("overtakes")
     if not found or found["x"] is None or of_another_model(d):
         return ""
+    before = found["rollouts_per_problem"]
+    if before != d["rollouts_per_problem"] and before in d["confidence_set"]:
+        return ""  # it may lead there, too
     first, at = (compact(float(f"{found[name]:.2g}")) for name in ("x", "at"))
     n, unit = "rollouts_per_problem", unit_words(d["law"]["unit"])
     other, own = (f"n = {one[n]}" for one in (found, d))

@@ -15,7 +15,12 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 import numpy as np
 
 from isocompute import __version__
-from isocompute.answers.best import expected_regret, interval
+from isocompute.answers.best import (
+    FloatArray,
+    expected_regret,
+    interval,
+    probability_best,
+)
 from isocompute.answers.claims import compare_by
 from isocompute.answers.law import law_of_paths
 from isocompute.answers.logged import range_of
@@ -83,11 +88,16 @@ def _paper(fit: Fit) -> dict[str, Any]:
 def _probabilities(fit: Fit) -> dict[str, Any]:
     frontier = fit.frontier
     inside_V = frontier.compares(frontier.x_V)
+    return chances(fit, 10 ** frontier.x_V[inside_V], frontier.score_DJV[:, :, inside_V])
+
+
+def chances(fit: Reading, x_X: FloatArray, score_DJX: FloatArray) -> dict[str, Any]:
+    """How probable it is that each configuration is best at budgets, and what each loses."""
     return {
-        "x": 10 ** frontier.x_V[inside_V],
+        "x": x_X,
         "configurations": fit.configurations,
-        "best": frontier.probability_JV[:, inside_V],
-        "regret": expected_regret(frontier.score_DJV)[:, inside_V],
+        "best": probability_best(score_DJX),
+        "regret": expected_regret(score_DJX),
     }
 
 

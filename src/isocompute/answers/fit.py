@@ -11,7 +11,7 @@ import numpy as np
 
 from isocompute.allocation import Rates
 from isocompute.answers.best import FloatArray, choice, guess_row
-from isocompute.answers.document import fit_document, law_of
+from isocompute.answers.document import chances, data_sha256, fit_document, law_of
 from isocompute.answers.metered import metered
 from isocompute.answers.overfit import overfitting
 from isocompute.answers.paper import PaperFit, paper_fit
@@ -24,6 +24,7 @@ from isocompute.model import fit_posterior
 
 Fix = tuple[Literal["problems_per_batch", "batch_size"], int]
 Select = Literal["best", "final"]
+_ON_THE_WAY = 13  # budgets from the last one compared to a plan's: curves bend little between them
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,6 +76,18 @@ class Fit(Reading):
         wanted = [c for c in every if c not in self.configurations] * (self.batch_size is None)
         score_DF = self.scores_of([*wanted, chosen], x)
         return wanted, score_DF[:, :-1], score_DF[:, -1]
+
+    def chances(self, x: float) -> dict[str, Any]:
+        """Chances, regrets and mean scores of every budget from the last one compared to x."""
+        known = min(self.support[1], x)
+        x_X = np.geomspace(known, x, _ON_THE_WAY) if known < x else np.array([x])
+        score_DJX = self.scores_at(x_X)
+        return {**chances(self, x_X, score_DJX), "score": score_DJX.mean(axis=0)}
+
+    @property
+    def data_sha256(self) -> str:
+        """Of the runs that were fitted."""
+        return data_sha256(self.curves)
 
     @cached_property
     def notices(self) -> list[Notice]:

@@ -62,6 +62,7 @@ _OF_PLAN: Mapping[str, Any] = {
     "fell": {**_OF_PART, "score": _SCORE},
     "check": {"score": _SCORE, "interval": _SCORE},
     "overtakes": {"behind": _DIFFERENCE},
+    "chances": {"regret": _DIFFERENCE, "score": _SCORE},
     "rules": {rule: {"score": _SCORE, "lost": _DIFFERENCE}
               for rule in ("model", "best_so_far", "largest_n", "next_n", "paper")},
     "target": {"score": _SCORE},

@@ -40,6 +40,7 @@ from isocompute.answers.steps import (
     first_to,
     grown,
     nearest,
+    on_its_way,
     priced_remedy,
     run_next,
     steps_take,
@@ -49,7 +50,7 @@ from isocompute.answers.tied import not_told_apart
 from isocompute.answers.verdict import by_weight, named, trust, untested, verdict_of
 from isocompute.answers.worth import first_run, stakes
 from isocompute.domain import Configuration, Notice, documented, notice
-from isocompute.domain.text import compact, plain, unit_words
+from isocompute.domain.text import plain, unit_words
 from isocompute.errors import InputError, RefusalError
 from isocompute.model.data import MIN_STEPS
 from isocompute.recipe import RECORDED, Difficulty, Recipe
@@ -72,6 +73,7 @@ _UNKNOWN = (
     "expected_regret", "predicted_score", "predicted_score_interval", "gain", "learning_rate",
     "passes_over_data", "passes_in_sweep", "wall", "rate_fell", "rates_tried",
     "extrapolation_log10", "printed_law", "refusal", "logged", "not_told_apart", "target",
+    "chances",
 )  # fmt: skip
 
 
@@ -279,12 +281,9 @@ def _answer(q: Question) -> Plan:
     times, own = max(1.0, q.x / high, low / q.x), [*q.notices, *found.notices]
     if math.log10(times) > SAME_END and fit.frontier.compared:
         about: dict[str, Any] = {"times": times, "unit": fit.unit}
-        to = first_to(q, chosen)["to"]
-        do = "Stop the run if it scores less on its way" if check else (
-            f"Go to {compact(to)} {unit_words(fit.unit)} first" if to < q.x else
-            "Evaluate the run on its way")  # fmt: skip
+        way = on_its_way(q, chosen, bool(check))
         own.append(
-            notice("extrapolated", edge=high, trust=trust(times), do=do, **about) if q.x > high else
+            notice("extrapolated", edge=high, trust=trust(times), **way, **about) if q.x > high else
             notice("extrapolated_down", edge=low, **about))  # fmt: skip
     own += [*won_by_batch(q, chosen), *scaled_notices(q, chosen)]
     (passes, of_passes), cost = passes_of(q, a), q.cost(chosen, a.rollouts)
@@ -329,6 +328,7 @@ def _answer(q: Question) -> Plan:
         "fell": fell(q, a, found.score_D),
         "overtakes": overtakes(q, chosen),
         "not_told_apart": not_told_apart(q, found),
+        "chances": fit.chances(q.x),
         "check": check,
         "rules": simple_rules_here(q, chosen),
         "learning_rate": recipe.learning_rate_at(a.batch_size),
@@ -363,7 +363,8 @@ def _frame(of: Mapping[str, Any]) -> dict[str, Any]:
     """Every key of the contract, with what is known of a question before anything is chosen."""
     fit, law = of.get("fit"), {"source": of["source"]}
     if fit is not None:
-        law |= {k: getattr(fit, k) for k in ("setting", "metric", "unit", "level", "support")}
+        kept = ("setting", "metric", "unit", "level", "support", "data_sha256")
+        law |= {k: getattr(fit, k) for k in kept}
         law["select"] = fit.posterior.select
         law["tested"] = [fit.tested_n[0], fit.tested_n[-1]]
         law["warnings"] = sorted({one.code for one in fit.notices})

@@ -150,14 +150,23 @@ def too_dear_lines(d: Mapping[str, Any], first: Sequence[Mapping[str, Any]]) -> 
     for step in left:
         cost = step_cost(step)[0]
         if _in_vain(step, d):
-            lost, gain = score_text(d, step["lost"]), score_text(d, step["gain"])
-            gain = gain if step["gain"] > 0 else "nothing"
-            share = _times(d, step["cost"], step["rollouts"])
-            much = "more than the budget" if share > 1 + ALIKE else "most of the run"
-            cost += f"; may gain {gain}, costs {much if share > _WHOLE else lost}"
+            cost += f"; {stake_words(step, d)}"
         head += wrapped(f"  - {step['do']}" + (f"   ({cost})" if cost else ""))
         head += pasted(step["command"], WIDTH, " " * 4, " " * 6) if step["command"] else []
     return head
+
+
+def stake_words(step: Mapping[str, Any], d: Mapping[str, Any]) -> str:
+    """The score that a step may gain, and that its price costs; "" where nobody knows."""
+    gain, lost = step.get("gain"), step.get("lost")
+    if gain is None or lost is None:
+        return ""
+    said = f"may gain {score_text(d, gain) if gain > 0 else 'nothing'}"
+    share = _times(d, step["cost"], step["rollouts"])
+    if share > _WHOLE:
+        return f"{said}, costs {'more than the budget' if share > 1 + ALIKE else 'most of the run'}"
+    cost = score_text(d, lost)
+    return said + (f", costs {cost}" if cost != score_text(d, 0.0) else "")
 
 
 def _forms(i: int, step: Mapping[str, Any], wide: int) -> list[list[str]]:

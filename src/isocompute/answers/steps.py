@@ -12,7 +12,7 @@ from isocompute.answers.reading import Reading
 from isocompute.answers.spending import apart
 from isocompute.answers.verdict import at_their_best, nearest_n, seeds
 from isocompute.domain import Configuration, Curve, Effort, Notice, notice
-from isocompute.domain.text import compact, singular, takes
+from isocompute.domain.text import compact, singular, takes, unit_words
 from isocompute.lr_sweep import FACTORS, SHARE, STEPS
 from isocompute.sources.studies import NO_STUDY_YET, Extension
 
@@ -77,6 +77,17 @@ def first_to(q: Question, c: Configuration) -> dict[str, Any]:
     done = q.rollouts(c, reached) if to > reached else 0.0
     trains = {c: q.rollouts(c, to) - done}
     return {"to": to, "unit": q.fit.unit, "trains": trains}
+
+
+def on_its_way(q: Question, c: Configuration, checked: bool) -> dict[str, Any]:
+    """Fields of the remedy of a plan beyond its data: what to do on the way, and what it trains."""
+    if checked:
+        return {"do": "Stop the run if it scores less on its way"}
+    first = first_to(q, c)
+    if first["to"] >= q.x:
+        return {"do": "Evaluate the run on its way"}
+    do = f"Go to {compact(first['to'])} {unit_words(q.fit.unit)} first"
+    return {"do": do, "trains": first["trains"]}
 
 
 def nearest(

@@ -271,6 +271,7 @@ def _plan_of_a_report(options: Options, source: str, fit: Fit) -> dict[str, Any]
 
     if options.plan is not None:
         document = _read_plan(options.plan)
+        _require_same_runs(document, options.plan, source, fit)
     elif options.budget is not None or options.score is not None:
         document = _planned(options, source, score=options.score, fit=fit).document
     else:
@@ -280,6 +281,22 @@ def _plan_of_a_report(options: Options, source: str, fit: Fit) -> dict[str, Any]
         return document
     keys = {name: words for name, words in document["trainer"].items() if name == options.trainer}
     return {**document, "trainer": keys}
+
+
+def _require_same_runs(document: dict[str, Any], file: str, source: str, fit: Fit) -> None:
+    """A plan belongs to the runs that it was made of, as they were then."""
+    from isocompute.answers.document import data_sha256
+
+    law = document.get("law") or {}
+    kind, value = map((law.get("setting") or {}).get, ("kind", "value"))
+    name = str(kind).removeprefix("fixed_")
+    runs = [c for c in fit.curves if getattr(c.configuration, name, value) == value]
+    if law.get("data_sha256") != data_sha256(runs):
+        raise InputError(
+            f"--plan must be of the runs of {source} as they are now, but {file} is of others "
+            f"(read from {law.get('source')}); write it anew with `isocompute plan {source} ... "
+            f"--json {file}`."
+        )
 
 
 def _read_plan(file: str) -> dict[str, Any]:

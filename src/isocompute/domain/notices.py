@@ -167,7 +167,7 @@ TABLES: Mapping[str, Mapping[str, Template]] = {
         "extrapolated": _caution(
             "All n were compared only up to {edge:k} {unit}. This plan is {times:k} times "
             "that{trust}.",
-            "{do}, and fit again."),
+            "{do}{takes}, and fit again."),
         "extrapolated_down": _caution(
             "All n were compared only from {edge:k} {unit} on; this is {times:k} times less.",
             "Plan for {edge:k} {unit} or more, or evaluate the runs earlier."),
@@ -208,7 +208,7 @@ TABLES: Mapping[str, Mapping[str, Template]] = {
         "one_rate": _caution(
             "Batches of {low:k} to {high:k} rollouts were all trained at a learning rate of "
             "{rate:g}: larger n may gain from a higher one, smaller n from a lower.",
-            "Train n = {n} once at half and once at twice the rate."),
+            "Train n = {n} once at half and once at twice the rate{takes}."),
         "recipes_mixed": _caution(
             "This study has several recipes; the plan uses the usual one for the difficulty.",
             "Plan from one recipe: --where recipe=NAME."),

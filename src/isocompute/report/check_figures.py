@@ -5,32 +5,36 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 
-from isocompute.answers.logged import fit_as_logged
+from isocompute.answers.logged import as_logged, fit_as_logged
 from isocompute.errors import InputError
 from isocompute.report.canvas import budget_axis, canvas, end_labels, house
 from isocompute.report.reading import metric_of, pair_of, styles_of
 from isocompute.report.style import MUTED, SeriesStyle
-from isocompute.report.words import Document, setting_name
+from isocompute.report.words import Document, setting_name, with_plan
 
 if TYPE_CHECKING:
     from isocompute.answers.fit import Fit
 
 
 @house
-def probability_best(fit: Fit, *, title: str | None = None) -> Figure:
+def probability_best(
+    fit: Fit, *, plan: Document | None = None, title: str | None = None
+) -> Figure:
     """How probable it is, at each budget, that each configuration is the best one.
 
     Args:
         fit: the fit to draw.
+        plan: a `plan --json` document; the budgets go on to its own.
         title: None: what it shows.
 
     Raises:
         InputError: if fewer than two budgets were compared.
     """
-    document = fit.document
+    document = with_plan(fit.document, plan)
     x, shares, pairs = _draws(document, "best")
     figure, axes = canvas(title or "Probability of being best", setting_name(document))
     styles = styles_of(fit)
@@ -60,23 +64,27 @@ def probability_best(fit: Fit, *, title: str | None = None) -> Figure:
     axes.set_ylim(0, 1)
     axes.set_yticks([0, 0.25, 0.5, 0.75, 1.0])
     axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
+    _beyond(axes, document, x)
     budget_axis(axes, document)
     axes.set_ylabel("probability of being best")
     return figure
 
 
 @house
-def loss_by_n(fit: Fit, *, title: str = "What the wrong n costs") -> Figure:
+def loss_by_n(
+    fit: Fit, *, plan: Document | None = None, title: str = "What the wrong n costs"
+) -> Figure:
     """Expected score that every configuration loses against the true best, by budget.
 
     Args:
         fit: the fit to draw.
+        plan: a `plan --json` document; the budgets go on to its own.
         title: of the figure.
 
     Raises:
         InputError: if fewer than two budgets were compared.
     """
-    document = fit_as_logged(fit.document)
+    document = with_plan(fit_as_logged(fit.document), None if plan is None else as_logged(plan))
     x, lost, pairs = _draws(document, "regret")
     figure, axes = canvas(title, setting_name(document))
     styles = styles_of(fit)
@@ -88,10 +96,18 @@ def loss_by_n(fit: Fit, *, title: str = "What the wrong n costs") -> Figure:
     axes.set_ylim(bottom=0)
     axes.invert_yaxis()
     axes.set_xlim(x[0], x[-1])
+    _beyond(axes, document, x)
     budget_axis(axes, document)
     axes.set_ylabel(f"{metric_of(document)} lost, expected")
     end_labels(axes, labels)
     return figure
+
+
+def _beyond(axes: Axes, document: Document, x: Any) -> None:
+    """A line where all were last compared; what is right of it leads to the plan."""
+    end = document["support"][1]
+    if end < x[-1] * 0.999:
+        axes.axvline(end, color=MUTED, linewidth=1.0, linestyle=(0, (2, 2)))
 
 
 def _draws(document: Document, what: str) -> tuple[Any, Any, list[tuple[int, int]]]:
@@ -145,7 +161,7 @@ def backtest(fit: Fit, *, title: str = "Predictions for budgets not seen") -> Fi
         mark: dict[str, Any] = {"linestyle": "none", "marker": style.marker, "color": style.light}
         axes.plot(x, naive, **mark, fillstyle="none", markersize=3.2, alpha=0.5)
         axes.plot(x, predicted, **mark, markersize=4, label=style.label, markeredgewidth=0)
-    budget_axis(axes, document, few=True)
+    budget_axis(axes, document["backtest"], few=True)
     axes.set_ylabel("predicted minus observed score")
     handles, names = axes.get_legend_handles_labels()
     if len(names) <= 12:  # more would cover the axes; colour and shape are those of the curves

@@ -64,7 +64,7 @@ class FitFigure(NamedTuple):
         kind: stem of its file, and name of its builder on the page.
         draw: makes it for paper.
         title: heading on the page.
-        says: what it shows in this fit.
+        says: what it shows in this fit, beside a plan or none.
         marks: what its marks mean.
         there: whether the document holds what it needs.
         on_page: whether the page draws it.
@@ -73,7 +73,7 @@ class FitFigure(NamedTuple):
     kind: str
     draw: Callable[..., Figure]
     title: str
-    says: Callable[[Document], str]
+    says: Callable[[Document, Document | None], str]
     marks: str
     there: Callable[[Document], bool]
     on_page: bool = True
@@ -96,22 +96,26 @@ def _moves(document: Document) -> bool:
     return joint and all(len({*values}) > 1 for values in zip(*tested, strict=True))
 
 
+def _nothing(*_: object) -> str:
+    return ""
+
+
 FIGURES: tuple[FitFigure, ...] = (
     FitFigure(
         "learning-curves", learning_curves, "Learning curves",
-        words.frontier_sentence,
+        _nothing,
         "Faint: every evaluation. Line and band: the score of the best checkpoint so far, without "
         "evaluation noise, and its interval; dotted beyond a configuration's own data. Broad "
-        "line behind: the frontier, in the colour of the leader.",
+        "line behind: the highest curve.",
         lambda document: bool(document.get("curves")),
     ),
     FitFigure(
-        "frontier", frontier, "Frontier", lambda _: "", "",
+        "frontier", frontier, "Frontier", _nothing, "",
         lambda document: bool(document.get("frontier")), on_page=False,
     ),
     FitFigure(
         "law", law, "Best number of rollouts per problem",
-        words.summary,
+        lambda document, _: words.summary(document),
         "Line and band: the best n and its interval; dotted beyond the budgets that were compared. "
         "Thin: the paper's sigmoid through it. Bars: the n that leads; the paler, the less sure. "
         "Small squares: every n still in contention. Whiskers: where one n overtakes another.",
@@ -119,7 +123,7 @@ FIGURES: tuple[FitFigure, ...] = (
     ),
     FitFigure(
         "law-problems-per-batch", law_problems_per_batch, "Best number of problems per batch",
-        lambda _: "",
+        _nothing,
         "Line and band: the best Bₚ = B / n at the fixed batch, and its interval. Bars: the Bₚ "
         "that leads.",
         lambda document: bool((document.get("law_problems_per_batch") or {}).get("at")),
@@ -127,32 +131,34 @@ FIGURES: tuple[FitFigure, ...] = (
     FitFigure(
         "probability-best", probability_best, "How sure it is that an n is best",
         words.probability_sentence,
-        "Share of the draws in which a configuration scores most.",
+        "Share of the draws in which a configuration scores most. Dashed: where all were last "
+        "compared.",
         _several,
     ),
     FitFigure(
         "loss-by-n", loss_by_n, "What the wrong n costs",
         words.loss_sentence,
-        "How far each n is expected to score below the true best. Zero is best.",
+        "How far each n is expected to score below the best. For n in contention it is doubt, no "
+        "known loss. Dashed: where all were last compared.",
         _several,
     ),
     FitFigure(
         "direction", direction, "Does the best follow n or the batch?",
-        lambda document: str((document.get("direction") or {}).get("sentence") or ""),
+        lambda document, _: str((document.get("direction") or {}).get("sentence") or ""),
         "Every tested pair, and the path of the best pair from the smallest budget to the largest. "
         "Along a dotted line the batch stays the same.",
         _moves,
     ),
     FitFigure(
         "backtest", backtest, "Predictions for budgets not seen",
-        lambda document: words.backtest_sentence(document) or "",
+        lambda document, _: words.backtest_sentence(document) or "",
         "Prediction minus observed score. Filled marks: the model, with its interval. Hollow "
         "marks: no change since the cut. Nearer to zero is better.",
         lambda document: bool((document.get("backtest") or {}).get("rows")),
     ),
     FitFigure(
         "paper-method", paper_method, "Beside the paper's own method",
-        words.paper_sentence,
+        lambda document, _: words.paper_sentence(document),
         "Line and band: the best n and its interval, as above. Thin: the law by the published "
         "pipeline, for three widths of its reward bins.",
         lambda document: bool((document.get("paper") or {}).get("law")) and _several_n(document),
@@ -174,7 +180,7 @@ def save_figures(
         fits: (name, fit); files are numbered by fit: `1-law.pdf`, `2-law.pdf`.
         folder: made if it is missing.
         formats: of "pdf", "svg", "png".
-        plan: marked in the law of the first fit.
+        plan: marked in the law of the first fit, whose chances and losses go on to it.
         study: adds the figures of what its records hold: `study-scores`, `study-health`, ...
 
     Returns:
@@ -198,8 +204,10 @@ def save_figures(
             if not one.there(fit.document):
                 continue
             beside: dict[str, Any] = {}
+            if one.kind in ("law", "probability-best", "loss-by-n"):
+                beside = {"plan": plan if i == 1 else None}
             if one.kind == "law":
-                beside = {"others": others, "plan": plan if i == 1 else None}
+                beside["others"] = others
             made.append((f"{i}-{one.kind}", one.draw(fit, **beside)))
     if study is not None:
         made += _of_study(study)

@@ -4,41 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from functools import partial
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
 from isocompute.answers.around import PUBLISHED_MODEL, known_words
-from isocompute.answers.assumed import settings_kept
-from isocompute.answers.beside import lead_words, less_words, passes_words
-from isocompute.answers.broke import fell_words, trained_words
-from isocompute.answers.cost_words import (
-    is_training_alone,
-    other_amounts,
-    paid_words,
-    source_words,
-)
+from isocompute.answers.broke import trained_words
 from isocompute.answers.logged import as_logged, score_text
-from isocompute.answers.machines import clock_words
-from isocompute.answers.on_the_way import check_words
-from isocompute.answers.step_lines import checks, in_full, step_cost, with_checks
-from isocompute.answers.steps import plain_rate
-from isocompute.answers.target import target_words
-from isocompute.answers.tied import open_words
-from isocompute.answers.words import (
-    NO_GAIN,
-    TOO_DEAR,
-    best_n_words,
-    doubts,
-    is_today,
-    rate_origin,
-    runner_up_words,
-    span_words,
-    trend_only,
-)
-from isocompute.domain.text import compact, unit_words
+from isocompute.answers.words import best_n_words, span_words, trend_only
+from isocompute.domain.text import compact
 from isocompute.report import words
-from isocompute.report.words import Document, interval, score
+from isocompute.report.before import before
+from isocompute.report.facts import facts_of
+from isocompute.report.words import Document, score
 from isocompute.trainers import with_comments
 
 if TYPE_CHECKING:
@@ -47,8 +24,6 @@ if TYPE_CHECKING:
 
 Section = dict[str, Any]
 
-_FIRST = 3  # things to do before spending
-_NOTHING = "No check is needed: run it."
 _SOUND = "Nothing in the sweep speaks against this answer."
 _ROLLOUT = "A rollout is one sampled answer to a problem."
 _THREE = {"n": "rollouts_per_problem", "b_p": "problems_per_batch", "steps": "steps"}
@@ -75,17 +50,14 @@ def answer(
         "verdict": _verdict(fit or {}, document),
         "about": _about(fit),
         "more": _more(document, cautions - 1),
-        "first": _do_first(document),
-        "first_head": "Do first" if plan is None or refusal else "To learn more"
-        if plan.get("trained") else "Checks before you spend",
-        "together": "",
+        **before(document if plan is None else plan, plan=plan is not None and not refusal),
         "strip": None,
         "picture": None if refusal else picture,
         "facts": [],
         "changes": [],
         "recipe": [],
         "trainers": [],
-        "rules": [],
+        "rules": None,
     }
     if refusal:
         return section | {
@@ -110,36 +82,16 @@ def answer(
 
 
 def _plan(fit: Document | None, plan: Document) -> Section:
-    n, as_good = plan.get("rollouts_per_problem"), plan.get("as_good") or []
-    equals = [str(m) for m in as_good if m != n]
+    n = plan.get("rollouts_per_problem")
     here = best_n_words(plan).replace("The best n", "At this budget the best n", 1)
     known = "" if plan.get("rollouts_per_problem_interval") is None else f" {here}"
-    have, (fell, how) = trained_words(plan, math.inf), fell_words(plan)
-    facts = [
-        ("Score", _expected(plan)),
-        ("Gain", _gain(plan)),
-        ("Today", _today(plan)),
-        ("n", open_words(plan)),
-        ("As good", f"n = {', '.join(equals)}" if equals else ""),
-        ("Runner-up", "" if equals else runner_up_words(plan)),
-        ("Best", lead_words(plan, math.inf)),
-        (fell.capitalize(), how),
-        ("Target", target_words(plan)),
-        ("For less", less_words(plan)),
-        ("Stop if", check_words(plan)),
-        ("Learning rate", _learning_rate(plan)),
-        ("Other settings", settings_kept(plan)),
-        ("Cost", _cost(plan.get("cost") or {}, clock_words(plan))),
-        ("Budget", _beyond(plan)),
-        ("Data", passes_words(plan) or words.passes(plan.get("passes_over_data"))),
-    ]
+    have = trained_words(plan, math.inf)
     return {
         "three": {name: _exact(plan.get(key)) for name, key in _THREE.items()},
         "eyebrow": "What to use: it is trained already" if plan.get("trained") else "What to run",
         "lead": f"{_spent(plan)} rollouts in all. {_ROLLOUT}{known}" + (have and f" {have}."),
         "strip": _strip(fit, plan, n),
-        "together": _with_checks(plan),
-        "facts": [fact for fact in facts if fact[1]],
+        "facts": facts_of(fit, plan),
         "recipe": _recipe(plan),
         "changes": words.changes(fit, plan),
         "trainers": [
@@ -235,124 +187,25 @@ def _exact(value: int | None) -> str:
     return "–" if value is None else f"{value:,}"
 
 
-def _do_first(document: Document) -> list[Section]:
-    """At most three things to do before spending, with the command where one settles it."""
-    steps = document.get("run_next") or (document.get("refusal") or {}).get("run_next") or []
-    if document.get("rollouts") and document.get("run_next"):
-        steps = checks(document) or [{"do": TOO_DEAR}]
-    if not steps:
-        steps = [{"do": row["todo"], "why": row["text"]} for row in told(document)
-                 if row["level"] != "note" and row["todo"]]  # fmt: skip
-    if not steps and (document.get("verdict") or {}).get("level") == "ok":
-        steps = [{"do": _NOTHING}]
-    reason = str((document.get("verdict") or {}).get("reason"))  # stands above already
-    why = {row["code"]: row["text"] for row in told(document) if row["text"] not in reason}
-    rows = [one if isinstance(one, Mapping) else {"do": one} for one in steps[:_FIRST]]
-    return [
-        {
-            "do": _sentence(_with_cost(row)),
-            "command": str(row.get("command") or ""),
-            "why": str(row.get("why") or why.get(str(row.get("settles")), "")),
-        }
-        for row in rows
-    ]
+def _rules(plan: Document) -> Section | None:
+    """What other rules would choose, and its score; what they lost in a back-test of such budgets.
 
-
-def _with_cost(step: Mapping[str, Any]) -> str:
-    # Hours or money: there is no room for tokens, too.
-    text, cost = in_full(step), step_cost(step)[:2][-1]
-    return f"{text} ({cost})" if cost else text
-
-
-def _sentence(text: str) -> str:
-    """With a capital and a full stop."""
-    return text[:1].upper() + text[1:] + ("" if text.endswith((".", "`")) else ".")
-
-
-def _expected(plan: Document) -> str:
-    value = plan.get("predicted_score")
-    if value is None:
-        return "not estimated"
-    form = partial(score_text, plan)
-    key = (plan.get("logged") or {}).get("key")
-    ends = interval(plan.get("predicted_score_interval"), form)
-    return f"{form(value)} expected ({ends})" + (f", as {key} is logged" if key else "")
-
-
-def _gain(plan: Document) -> str:
-    gain = plan.get("gain")
-    if not gain or gain.get("score") is None:
-        return ""
-    if is_today(plan):
-        return NO_GAIN
-    wide, form = gain["interval"], partial(score_text, plan, sign="+")
-    b_p, n = gain.get("problems_per_batch"), gain.get("rollouts_per_problem")
-    by_cost = (plan.get("law") or {}).get("unit") == "gpu-hours"  # then the batch counts
-    other = f", Bₚ = {b_p}" if by_cost or b_p != plan.get("problems_per_batch") else ""
-    doubt = f" ({said})" if (said := doubts(gain)) else ""
-    unit = unit_words((plan.get("law") or {}).get("unit") or "rollouts")
-    return (
-        f"{form(gain['score'])} ({form(wide[0])} to {form(wide[1])}) over "
-        f"today's n\u00a0=\u00a0{n}{other} at equal {unit}{doubt}"
-    )
-
-
-def _today(plan: Document) -> str:
-    """Score and cost of today's setting at the same budget."""
-    gain = plan.get("gain")
-    if not gain or gain.get("predicted_score") is None or is_today(plan):
-        return ""
-    low, high = gain["predicted_score_interval"]
-    spent = ", ".join(other_amounts(gain["cost"], plan["cost"])[:2])
-    form = partial(score_text, plan)
-    return f"{form(gain['predicted_score'])} ({form(low)} to {form(high)})" + (
-        f", {spent}" if spent else ""
-    )
-
-
-def _learning_rate(plan: Document) -> str:
-    rate = plan.get("learning_rate")
-    if rate is None:
-        return ""
-    text, whose = plain_rate(rate), rate_origin(plan)
-    return f"{text} ({whose})" if whose else text
-
-
-def _cost(cost: Document, clock: str) -> str:
-    known = {**dict.fromkeys(("gpu_hours", "usd", "tokens")), **cost}
-    if known["gpu_hours"] is not None:  # of tokens there is no need beside hours and money
-        known["tokens"] = None
-    parts = [*paid_words(known), *([clock] if clock else [])]
-    # Why it is a range stands among the notes: here it would take a second line.
-    whose = source_words(cost, trend=False).replace("your runs' times", "measured")
-    said = ", ".join(parts) + (f" ({whose})" if whose else "")
-    said += "; evaluations are extra" if is_training_alone(cost) else ""
-    return said or "not known; give --rollouts-per-gpu-hour"
-
-
-def _with_checks(plan: Document) -> str:
-    """What the run costs together with the steps that stand beside it."""
-    return with_checks(plan, checks(plan)[:_FIRST]) if plan.get("run_next") else ""
-
-
-def _beyond(plan: Document) -> str:
-    """How far beyond the sweep the budget is; "" where the verdict says it."""
-    told = str((plan.get("verdict") or {}).get("reason")).startswith("All n were compared only")
-    return "" if told else words.extrapolation(plan.get("extrapolation_log10"))
-
-
-def _rules(plan: Document) -> list[tuple[str, str, str, str]]:
-    """Rows of what other rules would choose, its score, and what they lost in the back-test."""
-    return [
-        (
-            words.RULES.get(str(name), str(name)).capitalize(),
-            f"{row.get('problems_per_batch')} × {row.get('rollouts_per_problem')}",
-            _score(plan, row.get("score")),
-            _score(plan, row.get("lost")),
-        )
-        for name, row in (plan.get("rules") or {}).items()
-        if isinstance(row, Mapping)
-    ]
+    That is by rollouts: beside a plan by another unit it is the answer to another question.
+    """
+    rows = {k: row for k, row in (plan.get("rules") or {}).items() if isinstance(row, Mapping)}
+    tested = (plan.get("law") or {}).get("unit", "rollouts") == "rollouts"
+    return None if not rows else {
+        "head": ["Rule", "Bₚ × n", "Score", *(["Lost in the back-test"] if tested else [])],
+        "rows": [
+            (
+                words.RULES.get(str(name), str(name)).capitalize(),
+                f"{row.get('problems_per_batch')} × {row.get('rollouts_per_problem')}",
+                _score(plan, row.get("score")),
+                *([_score(plan, row.get("lost"))] if tested else []),
+            )
+            for name, row in rows.items()
+        ],
+    }
 
 
 def _score(plan: Document, value: float | None) -> str:
@@ -385,16 +238,3 @@ def _strip(fit: Document | None, row: Document, chosen: float | None) -> Section
         "any_good": len(good) > 1,
         "bar": f"interval of the {'trend over n' if trend_only(row) else 'best n'}",
     }
-
-
-def told(document: Document) -> list[Section]:
-    """Notices of a document as rows {"code", "level", "text", "todo"}."""
-    return [
-        {
-            "code": str(row.get("code", "")),
-            "level": str(row.get("level") or "caution"),
-            "text": str(row.get("text") or row.get("message") or ""),
-            "todo": str(row.get("remedy") or ""),
-        }
-        for row in document.get("notices") or document.get("warnings") or []
-    ]

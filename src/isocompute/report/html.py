@@ -118,7 +118,10 @@ def plain_context(
                 thumbnail,
                 cautions,
             ),
-            "fits": [sections.fit_section(name, fit) for name, fit in fits],
+            "fits": [
+                sections.fit_section(name, fit, None if i or not hidden else as_logged(hidden))
+                for i, (name, fit) in enumerate(fits)
+            ],
             "notices": notices,
             "provenance": sections.provenance(fits, view),
             "study": _with_content(sections.study_section(view), alone=not fits),

@@ -30,7 +30,7 @@ from isocompute.report.reading import (
     tested_n,
 )
 from isocompute.report.style import ACCENT, INK, MUTED
-from isocompute.report.words import Document, inside_rows, printed_of, setting_name
+from isocompute.report.words import Document, inside_rows, planned_at, printed_of, setting_name
 
 if TYPE_CHECKING:
     from isocompute.answers.fit import Fit
@@ -86,13 +86,13 @@ def law(
                 label=label_text(f"best n of {name}"),
             )
     chosen = (plan or {}).get("rollouts_per_problem")
-    if plan is not None and chosen and scale == 1:
+    at = planned_at(document, plan)
+    if plan is not None and chosen and at:
         wide: Any = plan.get("rollouts_per_problem_interval") or (None, None)
         if None not in wide:
-            at_budget = [plan["budget_rollouts"]] * 2
-            axes.plot(at_budget, wide, color=ACCENT, linewidth=1.4, marker="_", markersize=8)
+            axes.plot([at / scale] * 2, wide, color=ACCENT, linewidth=1.4, marker="_", markersize=8)
         axes.plot(
-            [plan["budget_rollouts"]],
+            [at / scale],
             [chosen],
             "o",
             markersize=9,

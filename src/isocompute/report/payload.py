@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from isocompute.answers.logged import as_logged, fit_as_logged, logged_scores
 from isocompute.domain.text import plain, visible
 from isocompute.report.style import SeriesStyle, series_styles
-from isocompute.report.words import Document, printed_of, redact
+from isocompute.report.words import Document, planned_at, printed_of, redact, with_plan
 
 if TYPE_CHECKING:
     from isocompute.answers.fit import Fit
@@ -91,9 +91,9 @@ def varies_problems_per_batch(fits: Sequence[tuple[str, Fit]], study: StudyView 
     return any(len({b_p for b_p, _ in pairs}) > 1 for pairs in sweeps)
 
 
-def fit_payload(name: str, fit: Fit) -> dict[str, Any]:
-    """One fit: its document and its raw curves, ready to draw."""
-    document = fit_as_logged(fit.document)
+def fit_payload(name: str, fit: Fit, plan: Document | None = None) -> dict[str, Any]:
+    """One fit, ready to draw: document, with chances up to a plan's budget, and raw curves."""
+    document = with_plan(fit_as_logged(fit.document), plan and as_logged(plan))
     unit = str(document.get("unit") or "rollouts")
     runs, dropped, drawn = [], 0, 0
     for curve in fit.curves:
@@ -137,11 +137,13 @@ def page_payload(
     return {
         "several": several,
         "series": [_series(style) for style in shown.values()],
-        "fits": [fit_payload(name, fit) for name, fit in fits],
+        "fits": [fit_payload(*pair, None if i else plan) for i, pair in enumerate(fits)],
         "plan": None
         if plan is None
         else plain(
-            {k: v for k in _PLAN_KEYS if (v := as_logged(plan).get(k)) is not None}, TEXT_LIMIT
+            {k: v for k in _PLAN_KEYS if (v := as_logged(plan).get(k)) is not None}
+            | {"at": planned_at(fits[0][1].document, plan) if fits else None},
+            TEXT_LIMIT,
         ),
         "study": None if study is None else plain(redact(study.to_dict()), TEXT_LIMIT),
     }

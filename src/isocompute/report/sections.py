@@ -11,9 +11,10 @@ from isocompute.domain.text import compact, visible
 from isocompute.health import METRICS as HEALTH_METRICS
 from isocompute.health.advice import OF_RUNS
 from isocompute.report import words
+from isocompute.report.before import told
 from isocompute.report.evidence import fit_tables, progress_tables
 from isocompute.report.figures import FIGURES
-from isocompute.report.first_screen import told, verdict_of
+from isocompute.report.first_screen import verdict_of
 from isocompute.report.words import Document, interval, percent, score
 from isocompute.study.cost import duration
 
@@ -27,8 +28,8 @@ Section = dict[str, Any]
 _LEVELS = ("stop", "caution", "note")
 
 
-def fit_section(name: str, fit: Fit) -> Section:
-    """Sentences, figures and tables of one fit."""
+def fit_section(name: str, fit: Fit, plan: Document | None = None) -> Section:
+    """Sentences, figures and tables of one fit, as far as the budget of a plan with it."""
     document = fit_as_logged(fit.document)
     return {
         "name": visible(name),
@@ -39,7 +40,12 @@ def fit_section(name: str, fit: Fit) -> Section:
         "summary": words.summary(document),
         "level": percent(document.get("level") or 0.95),
         "figures": [
-            {"kind": one.kind, "title": one.title, "says": one.says(document), "marks": one.marks}
+            {
+                "kind": one.kind,
+                "title": one.title,
+                "says": one.says(document, plan),
+                "marks": one.marks,
+            }
             for one in FIGURES
             if one.on_page and one.there(document)
         ],

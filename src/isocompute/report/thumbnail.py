@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,6 +23,7 @@ Pair = tuple[int, int]
 # Inside a box of 360 by 184: the plot, with numbers at its left and below, names at its right.
 LEFT, RIGHT, TOP, BOTTOM = 40.0, 298.0, 26.0, 160.0
 _APART = 12.5  # between two names
+_SHOWS = 0.02  # of its width: runs of one sweep end at whole batches
 _NAMES = 11  # that the height of the box holds
 
 
@@ -38,76 +39,76 @@ def picture(fit: Fit, plan: Document | None) -> dict[str, Any] | None:
     at, height = (None, None) if last is None else (last["x"], last["score"])
     if plan is not None:
         pair = (plan.get("problems_per_batch"), plan.get("rollouts_per_problem"))
-        of = {"rollouts": plan.get("budget_rollouts"), **(plan.get("cost") or {})}
-        at = of.get(str(fit.document.get("unit") or "rollouts").replace("-", "_"))
+        at = words.planned_at(fit.document, plan)
         height = plan.get("predicted_score")
-    # Each to the end of its own data; what lies beyond is drawn of the choice alone, dotted.
-    beyond = None if pair is None else lines.get(pair)
-    lines = {one: line.known() for one, line in lines.items()}
-    x = np.log10(np.concatenate([line.x for line in lines.values()]))
+        lines = _as_far(lines, words.chances_of(fit.document, plan))
+    # What is known is drawn in full, what is predicted as far as the last data or the ring, dotted.
+    known = {one: line.known() for one, line in lines.items()}
+    right = math.log10(max(at or 0.0, *(line.x[-1] for line in known.values())))
+    lines = {one: line.between(line.x[0], 10**right) for one, line in lines.items()}
+    left = math.log10(min(line.x[0] for line in lines.values()))
     y = np.concatenate([line.score for line in lines.values()])
-    left, right = float(x.min()), max(float(x.max()), math.log10(at) if at else -math.inf)
     top, bottom = max(float(y.max()), height or -math.inf), float(y.min())
     across, up = max(right - left, 1e-9), max(top - bottom, 1e-9)
 
-    def place(log10_x: float, value: float) -> tuple[float, float]:
+    def place(x: float, value: float) -> tuple[float, float]:
         return (
-            round(float(LEFT + (RIGHT - LEFT) * (log10_x - left) / across), 1),
+            round(float(LEFT + (RIGHT - LEFT) * (math.log10(x) - left) / across), 1),
             round(float(BOTTOM - (BOTTOM - TOP) * (value - bottom) / up), 1),
         )
 
-    choice = None if not at or height is None else place(math.log10(at), float(height))
-    bold = None if pair is None else lines.get(pair)
-    ahead = None
-    if choice and pair and bold is not None and math.log10(at or 1.0) > math.log10(bold.x[-1]):
-        assert beyond is not None
-        more = (beyond.x > bold.x[-1]) & (beyond.x < (at or 0.0))
-        way = [(bold.x[-1], bold.score[-1]), *zip(beyond.x[more], beyond.score[more], strict=True)]
-        points = [*(place(math.log10(a), float(b)) for a, b in way), choice]
-        ahead = {"points": _points(points), "light": styles[pair].light, "dark": styles[pair].dark}
+    def points(x: Any, scores: Any) -> str:
+        each = (place(a, float(b)) for a, b in zip(x, scores, strict=True))
+        return " ".join("{},{}".format(*one) for one in each)
+
+    choice = None if not at or height is None else place(at, float(height))
+    beyond = {one: line.between(known[one].x[-1], line.x[-1]) for one, line in lines.items()
+              if right - math.log10(known[one].x[-1]) > _SHOWS * across}  # fmt: skip
     ring = "" if not choice else f" Ring: {'the best' if plan is None else 'this plan'}."
     return {
         "says": "Score by n, the rollouts per problem."
-        + ring + ("" if ahead is None else " Dotted: predicted."),
+        + ring + (" Dotted: predicted." if beyond else ""),
         "lines": [
             {
-                "points": _points(
-                    [place(math.log10(a), b) for a, b in zip(line.x, line.score, strict=True)]
-                ),
+                "points": points(known[one].x, known[one].score),
+                "ahead": points(beyond[one].x, beyond[one].score) if one in beyond else "",
                 "light": styles[one].light,
                 "dark": styles[one].dark,
                 "chosen": one == pair,
             }
-            for one, line in lines.items()
+            for one in lines
         ],
-        "names": _names(
-            lines, styles, pair, lambda value: place(left, value)[1], choice if ahead else None
-        ),
-        "scores": [(place(left, v)[1], words.score(v)) for v in (top, bottom)],
+        "names": _names(lines, styles, pair, lambda value: place(10**left, value)[1]),
+        "scores": [(place(10**left, v)[1], words.score(v)) for v in (top, bottom)],
         "budgets": [compact(float(f"{10**v:.2g}")) for v in (left, right)],
         "unit": f"{words.budget_unit(fit.document)} (log scale)",
         "choice": choice,
-        "ahead": ahead,  # from where the bold line ends to the choice: beyond the data
     }  # fmt: skip
 
 
-def _points(places: Sequence[tuple[float, float]]) -> str:
-    return " ".join("{},{}".format(*one) for one in places)
+def _as_far(lines: Mapping[Pair, Line], found: Mapping[str, Any]) -> dict[Pair, Line]:
+    """Lines that go on to the budget of a plan, by its `chances`."""
+    rows = dict(zip(map(tuple, found.get("configurations") or ()), found.get("score") or (),
+                    strict=True))  # fmt: skip
+    out = {}
+    for one, line in lines.items():
+        x, score = (np.asarray(v, dtype=np.float64) for v in (found.get("x"), rows.get(one)))
+        more = x > line.x[-1] if one in rows else np.zeros(x.shape, dtype=bool)
+        if not more.any():
+            out[one] = line
+            continue
+        parts = zip(line, (x, score, score, score, np.ones(x.shape, dtype=bool)), strict=True)
+        out[one] = Line(*(np.concatenate([mine, of[more]]) for mine, of in parts))
+    return out
 
 
 def _names(
-    lines: Mapping[Pair, Line], styles: Mapping[Pair, SeriesStyle], chosen: Pair | None, place: Any,
-    ring: tuple[float, float] | None,
-) -> list[dict[str, Any]]:  # fmt: skip
-    """One name per n beside the ends of its lines, the upper first, none over another.
-
-    The name of the choice stands beside its ring, where its line is drawn that far.
-    """
+    lines: Mapping[Pair, Line], styles: Mapping[Pair, SeriesStyle], chosen: Pair | None, place: Any
+) -> list[dict[str, Any]]:
+    """One name per n beside the ends of its lines, the upper first, none over another."""
     ends: dict[int, list[float]] = {}
     for (_, n), line in lines.items():
         ends.setdefault(n, []).append(float(place(line.score[-1])))
-    if ring is not None and chosen is not None:
-        ends[chosen[1]] = [ring[1]]
     every = sorted(ends, reverse=True)
     step = math.ceil(len(every) / _NAMES)
     own = None if chosen is None else chosen[1]

@@ -69,6 +69,13 @@ def budget_unit(fit: Document) -> str:
     return unit_words(fit.get("unit") or "rollouts")
 
 
+def planned_at(fit: Document, plan: Document | None) -> float | None:
+    """Where the budget of a plan lies on the axes of a fit; None where nobody knows."""
+    spent = {"rollouts": (plan or {}).get("budget_rollouts"), **((plan or {}).get("cost") or {})}
+    at = spent.get(str(fit.get("unit") or "rollouts").replace("-", "_"))
+    return None if at is None else float(at)
+
+
 def setting_name(fit: Document) -> str:
     """What was held fixed, in words."""
     setting = fit.get("setting") or {}
@@ -82,6 +89,7 @@ def setting_name(fit: Document) -> str:
 
 # Below this no n is named as the best: it is more likely that another one is.
 _LIKELY = 0.5
+_FEW = 0.05  # chances below it are added up: what is left in doubt, one-sided
 
 RULES = {
     "model": "this model",
@@ -96,12 +104,13 @@ def extrapolation(decades: float | None) -> str:
     """How far a budget lies past the data; nothing inside them.
 
     >>> extrapolation(0.3)
-    '2 times as far as n were compared'
+    '2 times the largest at which n were compared'
     """
     if decades is None or not math.isfinite(decades) or abs(decades) < 0.02:
         return ""
     times = compact(10 ** abs(decades))
-    return f"{times} times {'as far as' if decades > 0 else 'short of where'} n were compared"
+    where = "the largest" if decades > 0 else "below the smallest"
+    return f"{times} times {where} at which n were compared"
 
 
 def passes(times: float | None) -> str:
@@ -143,9 +152,12 @@ def last_row(fit: Document) -> dict[str, Any] | None:
 
 
 def best_of(fit: Document, last: Document) -> str:
-    """The best n of a row of `best`; where one n alone was tested, the best B_p."""
+    """What may be best in a row of `best`: of n, or of B_p where one n alone was tested."""
     if len({row["rollouts_per_problem"] for row in fit.get("curves") or []}) == 1:
         return f"{last['problems_per_batch']} problems per batch (Bₚ)"
+    n = [str(m) for m in last.get("confidence_set") or []]
+    if len(n) > 1:
+        return f"n = {', '.join(n[:-1])} or {n[-1]}"
     return f"{last['tested_rollouts_per_problem']} rollouts per problem (n)"
 
 
@@ -167,19 +179,26 @@ def summary(fit: Document) -> str:
     last = last_row(fit)
     if last is None:
         return "Nothing can be said of the best n: no budget has scores."
-    unit = budget_unit(fit)
-    end = f"{compact(last['x'])} {unit}"
+    end = f"{compact(last['x'])} {budget_unit(fit)}"
     tested = sorted({int(row["rollouts_per_problem"]) for row in fit.get("curves") or []})
     if len(tested) == 1:
         return f"Only n = {tested[0]} was tested, up to {end}."
     first = (inside_rows(fit) or [last])[0]
-    text = f"The best n is {n_words(last)} at {end}"
+    before, now = _best_n(first), _best_n(last)
+    text = f"The best n is {now} at {end}"
     if first["x"] < last["x"]:
-        text = (
-            f"The best n goes from {n_words(first)} at {compact(first['x'])} {unit} to "
-            f"{n_words(last)} at {end}"
-        )
+        begin = compact(first["x"])
+        text = f"The best n is {now} from {begin} to {end}" if before == now else (
+            f"The best n is {before} at {begin}, and {now} at {end}")  # fmt: skip
     return f"{text}. {rise_sentence(fit)}".strip()
+
+
+def _best_n(row: Document) -> str:
+    """The best n of a row of `best`; where several may be it, the interval alone."""
+    ends = [end for end in row.get("interval") or () if end is not None]
+    if len(row.get("confidence_set") or []) < 2 or len(ends) < 2 or len({*map(whole, ends)}) < 2:
+        return n_words(row)
+    return " to ".join(map(whole, ends))
 
 
 def rise_sentence(fit: Document) -> str:
@@ -216,8 +235,8 @@ def backtest_sentence(fit: Document) -> str | None:
             f" Of {test.get('n_held_out') or 0:,} held-out scores, {percent(test['coverage'])} lie "
             f"inside their {percent(fit.get('level') or 0.95)} intervals."
         )
-    if (test.get("widened_by") or 1) > 1.005:
-        text += f" So intervals beyond the data are {test['widened_by']:.1f} times wider."
+    if round(test.get("widened_by") or 1, 1) > 1:
+        text += f" So intervals beyond the data are {test['widened_by']:.1f} times as wide."
     return text
 
 
@@ -230,31 +249,48 @@ def chance(share: float | None) -> str:
     return percent(None if share is None else min(share, 0.9999))
 
 
-def frontier_sentence(fit: Document) -> str:
-    """Who leads when; nothing where the fit is not to be relied on."""
-    parts = [part for part in fit.get("frontier") or [] if not part.get("extrapolated")]
-    path = [next(group) for _, group in groupby(parts, key=lambda part: _name(fit, part))]
-    stopped = (fit.get("verdict") or {}).get("level") == "stop"
-    if not path or len(fit.get("curves") or []) < 2 or stopped:
-        return ""
-    if len(path) == 1:
-        text = f"{_name(fit, path[0])} scores best at every budget that was compared"
-        unsure = all((part.get("probability_best") or 1.0) < _LIKELY for part in parts)
-        return text + (", by no more than noise." if unsure else ".")
-    unit = budget_unit(fit)
-    steps = [f"{_name(fit, part)} from {compact(part['from'])}" for part in path[1:]]
-    return f"{_name(fit, path[0])} scores best at first, {', '.join(steps)} {unit} on."
+def chances_of(fit: Document, plan: Document | None) -> Document:
+    """`chances` of a plan; {} where they are of other configurations, or in another unit."""
+    found = (plan or {}).get("chances") or {}
+    known = {tuple(pair) for pair in found.get("configurations") or ()}
+    mine = {(row["problems_per_batch"], row["rollouts_per_problem"])
+            for row in fit.get("curves") or ()}  # fmt: skip
+    unit = ((plan or {}).get("law") or {}).get("unit")
+    return found if known == mine and unit == (fit.get("unit") or "rollouts") else {}
 
 
-def _name(fit: Document, row: Document) -> str:
-    several = len({one["problems_per_batch"] for one in fit.get("curves") or []}) > 1
-    n = row["rollouts_per_problem"]
-    return f"{row['problems_per_batch']} × {n}" if several else f"n = {n}"
+def at_its_end(fit: Document, plan: Document | None = None) -> dict[str, Any] | None:
+    """Who may be best, and what each n loses, at the plan's budget, else at the last compared.
+
+    Returns:
+        `x`, `probability` and `expected_regret` by n, and `confidence_set`, as in a row of `best`.
+    """
+    found = chances_of(fit, plan)
+    if plan is None or not found:
+        return last_row(fit)
+    share, lost = dict[int, float](), dict[int, float]()
+    for (_, n), best, regret in zip(
+        found["configurations"], found["best"], found["regret"], strict=True
+    ):
+        share[n] = share.get(n, 0.0) + best[-1]
+        lost[n] = min(lost.get(n, math.inf), regret[-1])
+    return {"x": found["x"][-1], "probability": share, "expected_regret": lost,
+            "confidence_set": plan["confidence_set"]}  # fmt: skip
 
 
-def probability_sentence(fit: Document) -> str:
-    """How sure the leader is at the largest budget."""
-    last = last_row(fit)
+def with_plan(fit: Document, plan: Document | None) -> dict[str, Any]:
+    """A fit whose chances and regrets by budget go on to the plan's."""
+    known, more = fit.get("probabilities") or {}, chances_of(fit, plan)
+    if not known or len(more.get("x") or []) < 2:
+        return dict(fit)
+    rows = {name: [[*one, *then[1:]] for one, then in zip(known[name], more[name], strict=True)]
+            for name in ("best", "regret")}  # fmt: skip
+    return {**fit, "probabilities": {**known, "x": [*known["x"], *more["x"][1:]], **rows}}
+
+
+def probability_sentence(fit: Document, plan: Document | None = None) -> str:
+    """How sure the leader is at the plan's budget, or the largest compared."""
+    last = at_its_end(fit, plan)
     if last is None or not last.get("probability"):
         return ""
     share = {int(n): p for n, p in last["probability"].items()}
@@ -270,18 +306,31 @@ def probability_sentence(fit: Document) -> str:
     return f"At {at}, {says}. {left} still in contention there."
 
 
-def loss_sentence(fit: Document) -> str:
-    """What the wrong n costs at the largest budget."""
-    last = last_row(fit)
-    lost = {int(n): v for n, v in ((last or {}).get("expected_regret") or {}).items()}
-    if last is None or len(lost) < 2:
+def chances_words(fit: Document, plan: Document) -> str:
+    """The chance of each n to be best at a plan's budget; "" where nobody knows it."""
+    if not chances_of(fit, plan) or (last := at_its_end(fit, plan)) is None:
         return ""
-    worst, least = max(lost, key=lambda n: lost[n]), min(lost, key=lambda n: lost[n])
-    return (
-        f"At {compact(last['x'])} {budget_unit(fit)}, n = {worst} costs "
-        f"{lost[worst]:.3f} of score against the true best, and n = {least} costs "
-        f"{lost[least]:.3f}."
-    )
+    share = last["probability"]
+    if plan.get("rollouts_per_problem") not in share or len(share) < 2:
+        return ""
+    said = {n: p for n, p in sorted(share.items()) if p >= _FEW}
+    each = [f"{'' if i else 'n = '}{n}{'' if i else ' is best'} with {chance(p)}"
+            for i, (n, p) in enumerate(said.items())]  # fmt: skip
+    rest = 1 - sum(said.values())
+    return ", ".join([*each, *([f"others {chance(rest)}"] if rest > 1e-6 else [])])
+
+
+def loss_sentence(fit: Document, plan: Document | None = None) -> str:
+    """What the worst n costs of those out of contention; of the others nobody knows it."""
+    last = at_its_end(fit, plan) or {}
+    known = last.get("confidence_set") or []
+    every = {int(n): v for n, v in (last.get("expected_regret") or {}).items()}
+    lost = {n: v for n, v in every.items() if n not in known}
+    if not known or not lost:
+        return ""
+    worst = max(lost, key=lambda n: lost[n])
+    at = f"{compact(last['x'])} {budget_unit(fit)}"
+    return f"At {at}, n = {worst} is expected to lose {lost[worst]:.3f} of score."
 
 
 def printed_of(fit: Document) -> PrintedLaw | None:
@@ -298,7 +347,7 @@ def paper_sentence(fit: Document) -> str:
         return f"The paper's own method gives no answer here: {paper['refused']}"
     rows = groupby(paper.get("frontier") or [], key=lambda row: row["rollouts_per_problem"])
     path = [(n, next(of)["from"]) for n, of in rows]
-    if not path:
+    if not path or path != sorted(path):  # it jumps about, and names several
         return ""
     later = [f"n = {n} from {compact(at)}" for n, at in path[1:]]
     unit = unit_words(paper.get("unit") or fit.get("unit") or "rollouts")
@@ -322,8 +371,9 @@ def changes(fit: Document | None, plan: Document) -> list[str]:
         row = best_at(fit, factor * float(budget))
         if row is not None:
             beyond = ", beyond the data" if row.get("extrapolated") else ""
-            said.append(f"{name}: best n {n_words(row)}{beyond}.")
-    usable = [c for c in fit.get("crossovers") or [] if c.get("at")]
+            said.append(f"{name}: best n {_best_n(row)}{beyond}.")
+    told_apart = plan.get("not_told_apart") is None
+    usable = [c for c in fit.get("crossovers") or [] if c.get("at") and told_apart]
     below = max((c for c in usable if c["at"] <= budget), key=lambda c: c["at"], default=None)
     above = min((c for c in usable if c["at"] > budget), key=lambda c: c["at"], default=None)
     for side, crossover, which in (("Below", below, "from"), ("Above", above, "to")):

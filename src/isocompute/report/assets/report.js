@@ -123,8 +123,9 @@
     textfont: { color: c, size: narrow() ? 11 : 12.5, weight: 600 }, hoverinfo: "skip", meta: { key },
   });
   // The plan is the first fit's: its budget is marked there and nowhere else.
-  function budgetLine(fit, lo, hi) {
-    const budget = fit === data.fits[0] && fit.document.unit === "rollouts" && data.plan && data.plan.budget_rollouts;
+  const planned = (fit) => (fit === data.fits[0] && data.plan && data.plan.at) || null;
+  function budgetLine(fit, lo, hi, scale = 1) {
+    const budget = planned(fit) / scale;
     if (!budget || budget < lo || budget > hi) return { shapes: [], annotations: [] };
     const x = state.scale === "log" ? Math.log10(budget) : budget;
     return {
@@ -133,6 +134,13 @@
       annotations: [{ x, y: 0.01, yref: "paper", yanchor: "bottom", xanchor: "right", showarrow: false,
         text: `budget ${count(budget)} `, font: { color: look.accent, size: 12 }, bgcolor: look.paper }],
     };
+  }
+
+  // The same, with a line where all were last compared: what is right of it leads to the plan.
+  function beyondLine(fit, lo, hi) {
+    const drawn = budgetLine(fit, lo, hi), end = fit.document.support[1];
+    if (end < hi * 0.999) drawn.shapes.push({ type: "line", x0: end, x1: end, yref: "paper", y0: 0, y1: 1, line: { color: look.ink, width: 1.2, dash: "5px,4px" } });
+    return drawn;
   }
 
   // ---- figures: each returns { traces, layout, note } or null where there is no data ------------
@@ -168,6 +176,7 @@
     return 2 ** (law.b + law.L / (1 + Math.exp(-law.k * (u - law.x0))));
   }
   const spread = (lo, hi, k) => Array.from({ length: k }, (_, i) => lo * (hi / lo) ** (i / (k - 1)));
+  const unitSaid = (unit) => ({ "gpu-hours": "GPU-hours" }[unit] || unit); // beside a number
   const unitOf = (doc) => ({ tokens: "generated tokens", rollouts: "training rollouts", "gpu-hours": "GPU-hours" }[doc.unit] || "budget");
 
   function curvesFigure(fit, height) {
@@ -195,14 +204,14 @@
       const x = mine.flatMap((r) => [...r.x, null]), y = mine.flatMap((r) => [...r.y, null]);
       traces.push({ x, y, mode: dots ? "markers" : "lines", hoverinfo: "none", connectgaps: false,
         marker: { color: color(s), size: 3.5, opacity: 0.3 }, line: { color: fade(color(s), 0.13), width: 1, simplify: true },
-        meta: { key, say: (i) => owner[i] && `${name(s.bp, s.n)} · ${owner[i].run} · ${count(x[i])} ${doc.unit} · score ${score(y[i])}` } });
+        meta: { key, say: (i) => owner[i] && `${name(s.bp, s.n)} · ${owner[i].run} · ${count(x[i])} ${unitSaid(doc.unit)} · score ${score(y[i])}` } });
     }
     for (const [key, line] of lines) {
       const s = series.get(key);
       if (!s || !shown(s.bp, s.n) || !line.length) continue;
       const known = line.filter((p) => !p.extrapolated), beyond = line.slice(Math.max(known.length - 1, 0));
       traces.push({ ...band(line.map((p) => p.x), line.map((p) => p.interval), fade(color(s), lines.size > 8 ? 0.05 : 0.1)), meta: { key } });
-      const say = (points) => (i) => `${name(s.bp, s.n)} at ${count(points[i].x)} ${doc.unit}: ${score(points[i].score)} (${score(points[i].interval[0])} to ${score(points[i].interval[1])})${points[i].extrapolated ? ", beyond its data" : ""}`;
+      const say = (points) => (i) => `${name(s.bp, s.n)} at ${count(points[i].x)} ${unitSaid(doc.unit)}: ${score(points[i].score)} (${score(points[i].interval[0])} to ${score(points[i].interval[1])})${points[i].extrapolated ? ", beyond its data" : ""}`;
       for (const [points, dash, width] of [[known, s.dash, 2.2], [beyond, "1px,4px", 1.7]]) {
         if (points.length > 1) traces.push({ x: points.map((p) => p.x), y: points.map((p) => p.score), mode: "lines", hoverinfo: "none",
           line: { color: color(s), width, dash }, meta: { key, fit: true, say: say(points) } });
@@ -236,7 +245,7 @@
   function bestTraces(at, low, high, symbol, variable) {
     const xs = at.map((r) => r.x), edges = [low / 1.3, high * 1.3];
     const inside = at.filter((r) => !r.extrapolated);
-    const say = (rows) => (i) => `best ${symbol} = ${count(rows[i].value)} at ${count(rows[i].x)} ${variable}` +
+    const say = (rows) => (i) => `best ${symbol} = ${count(rows[i].value)} at ${count(rows[i].x)} ${unitSaid(variable)}` +
       (rows[i].interval ? `; interval ${count(rows[i].interval[0])} to ${count(rows[i].interval[1])}` : "") +
       (rows[i].confidence_set && rows[i].confidence_set.length ? `; in contention: ${rows[i].confidence_set.join(", ")}` : "") +
       (rows[i].extrapolated ? "; extrapolated" : "");
@@ -260,8 +269,8 @@
     const [nLow, nHigh] = minmax([...doc.curves.map((r) => r[field]), ...at.map((r) => r.value)].filter(Number.isFinite));
     const support = doc.support.map((x) => x / scale);
     let lo = at[0].x, hi = at[at.length - 1].x;
-    const budget = fit === data.fits[0] && data.plan && law.variable === "rollouts" ? data.plan.budget_rollouts : null;
-    if (budget && budget > hi && budget < hi * 30) hi = budget;
+    const budget = planned(fit) / scale;
+    if (budget > hi) hi = budget;
     lo /= 1.08; hi *= 1.08;
     const clip = (n, edge) => Math.min(Math.max(Number.isFinite(n) ? n : edge, nLow / 1.3), nHigh * 1.3);
     const best = bestTraces(at, nLow, nHigh, symbol, law.variable), traces = best.under;
@@ -316,11 +325,11 @@
         meta: { say: (j) => `${other.name}: best ${symbol} = ${count(keep[j].value)} at ${count(keep[j].x)}` } });
     });
     traces.push(...best.over);
-    const extras = law.variable === "rollouts" ? budgetLine(fit, lo, hi) : { shapes: [], annotations: [] };
+    const extras = budgetLine(fit, lo, hi, scale);
     for (const [a, b] of [[state.scale === "log" ? lo : 0, support[0]], [support[1], hi]]) {
       if (b > a * 1.001) extras.shapes.push({ type: "rect", x0: a, x1: b, yref: "paper", y0: 0, y1: 1, fillcolor: look.hatch, line: { width: 0 }, layer: "below" });
     }
-    if (of === "n" && data.plan && budget && data.plan.rollouts_per_problem && budget >= lo && budget <= hi) {
+    if (of === "n" && budget && data.plan.rollouts_per_problem && budget >= lo && budget <= hi) {
       const wide = data.plan.rollouts_per_problem_interval;
       if (wide && wide.every(Number.isFinite)) {
         traces.push({ x: [budget, budget], y: wide.map((v) => clip(v, nHigh)), mode: "lines+markers", hoverinfo: "none", cliponaxis: false,
@@ -329,7 +338,7 @@
       }
       traces.push({ x: [budget], y: [data.plan.rollouts_per_problem], mode: "markers", hoverinfo: "none", cliponaxis: false,
         marker: { symbol: "circle", size: 15, color: look.paper, line: { color: look.accent, width: 4 } },
-        meta: { say: () => `the prescription: n=${data.plan.rollouts_per_problem} for ${count(budget)} rollouts` } });
+        meta: { say: () => `the prescription: n=${data.plan.rollouts_per_problem} for ${count(budget)} ${unitSaid(law.variable)}` } });
     }
     const unit = unitNames[law.variable] || "budget";
     return { traces, layout: layoutOf(budgetAxis(lo, hi, unit), octaveAxis(nLow, nHigh, of === "n" ? "rollouts per problem, n" : "problems per batch, B\u209A"), extras), named: sameKind };
@@ -365,7 +374,7 @@
           textfont: { color: look.paper, size: 12.5, weight: 600 }, meta: { key: keyOf(m.s.bp, m.s.n) } });
       }
       if (!traces.length) return null;
-      return { traces, layout: layoutOf(budgetAxis(lo, hi, unitOf(doc)), y, budgetLine(fit, lo, hi)) };
+      return { traces, layout: layoutOf(budgetAxis(lo, hi, unitOf(doc)), y, beyondLine(fit, lo, hi)) };
     }
     return null;
   }
@@ -379,13 +388,13 @@
       const s = styleOf(bp, n), y = full.regret[i], key = keyOf(bp, n);
       if (!s || !shown(bp, n)) return;
       traces.push({ x: full.x, y, mode: "lines", hoverinfo: "none", line: { color: color(s), width: 2, dash: s.dash },
-        meta: { key, say: (j) => `${name(bp, n)} at ${count(full.x[j])} ${doc.unit}: expected loss ${score(y[j])}` } });
+        meta: { key, say: (j) => `${name(bp, n)} at ${count(full.x[j])} ${unitSaid(doc.unit)}: expected loss ${score(y[j])}` } });
       labels.push({ key, s, y: -y[y.length - 1] });
     });
     if (!traces.length) return null;
     const worst = Math.max(...traces.flatMap((t) => t.y)) * 1.04 || 0.01;
     for (const l of endLabels(labels, -worst, 0, height - 58)) traces.push(labelTrace(l.key, hi, -l.y, l.text || l.s.label, color(l.s)));
-    return { traces, layout: layoutOf(budgetAxis(lo, hi, unitOf(doc)), { ...base(), title: { text: "expected loss of score", standoff: 8 }, range: [worst, 0] }, budgetLine(fit, lo, hi)) };
+    return { traces, layout: layoutOf(budgetAxis(lo, hi, unitOf(doc)), { ...base(), title: { text: "expected loss of score", standoff: 8 }, range: [worst, 0] }, beyondLine(fit, lo, hi)) };
   }
 
   // The plane of (B_p, n): every tested pair, and the path of the best one.
@@ -409,7 +418,7 @@
       line: { color: look.accent, width: 2.2 }, marker: { size: 12, color: path.map((p) => color(styleOf(...p.pair))) },
       text: path.map((p) => { const seen = named.has(String(p.pair)); named.add(String(p.pair)); return seen ? "" : `  ${words(p)}`; }),
       textposition: "middle right", cliponaxis: false, textfont: { color: look.ink, size: 12 },
-      meta: { say: (i) => `best at ${words(path[i])} ${doc.unit}: B\u209A=${path[i].pair[0]}, n=${path[i].pair[1]}` } });
+      meta: { say: (i) => `best at ${words(path[i])} ${unitSaid(doc.unit)}: B\u209A=${path[i].pair[0]}, n=${path[i].pair[1]}` } });
     const x = octaveAxis(bLow, bHigh, "problems per batch, B\u209A");
     x.range = [Math.log10(ends[0]), Math.log10(ends[1] * 1.4)];
     return { traces, layout: layoutOf(x, octaveAxis(nLow, nHigh, "rollouts per problem, n")) };
@@ -438,7 +447,7 @@
     }
     if (!traces.length) return null;
     const zero = { type: "line", xref: "paper", x0: 0, x1: 1, y0: 0, y1: 0, line: { color: look.ink, width: 1.2 }, layer: "below" };
-    return { traces, layout: layoutOf(budgetAxis(lo / edge, hi * edge, unitOf(doc)), { ...base(), nticks: 5, title: { text: "predicted − observed", standoff: 8 } }, { shapes: [zero] }) };
+    return { traces, layout: layoutOf(budgetAxis(lo / edge, hi * edge, unitOf(doc.backtest)), { ...base(), nticks: 5, title: { text: "predicted − observed", standoff: 8 } }, { shapes: [zero] }) };
   }
 
   // Our best n, and the law of the published pipeline for three widths of its bins.

@@ -19,7 +19,8 @@ from isocompute.answers.claims import confounded, direction
 from isocompute.answers.document import UNSAID, provenance
 from isocompute.answers.fit import Fit, fit_sweep
 from isocompute.answers.overfit import falls, noise_scale, overfitting, windows_of
-from isocompute.answers.verdict import seeds, untested, verdict_of
+from isocompute.answers.verdict import seeds, untested
+from isocompute.answers.weight import verdict_of
 from isocompute.cli.fit_short import fit_lines
 from isocompute.domain import Configuration, Curve, notice
 from isocompute.errors import InputError, RefusalError

@@ -30,7 +30,8 @@ from isocompute.answers.prescribe import Question, _edges, prescribe
 from isocompute.answers.price import Price
 from isocompute.answers.step_lines import checks, with_checks
 from isocompute.answers.steps import _STEPS, Runs, nearest, run_next
-from isocompute.answers.verdict import trust, untested
+from isocompute.answers.verdict import untested
+from isocompute.answers.weight import trust
 from isocompute.answers.words import best_n_words, n_words
 from isocompute.answers.worth import _told, among_tested, probe
 from isocompute.domain import Configuration, Curve, Notice, notice

@@ -17,7 +17,8 @@ from isocompute.answers.overfit import overfitting
 from isocompute.answers.paper import PaperFit, paper_fit
 from isocompute.answers.price import timed
 from isocompute.answers.reading import DRAWS, Reading
-from isocompute.answers.verdict import Verdict, limits, verdict_of
+from isocompute.answers.verdict import limits
+from isocompute.answers.weight import Verdict, verdict_of
 from isocompute.domain import Configuration, Curve, Notice, as_warnings
 from isocompute.errors import InputError, RefusalError
 from isocompute.model import fit_posterior

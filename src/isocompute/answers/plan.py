@@ -47,7 +47,8 @@ from isocompute.answers.steps import (
 )
 from isocompute.answers.target import budget_for
 from isocompute.answers.tied import not_told_apart
-from isocompute.answers.verdict import by_weight, named, trust, untested, verdict_of
+from isocompute.answers.verdict import named, untested
+from isocompute.answers.weight import by_weight, trust, verdict_of
 from isocompute.answers.worth import first_run, stakes
 from isocompute.domain import Configuration, Notice, documented, notice
 from isocompute.domain.text import plain, unit_words

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from isocompute.answers.reading import Reading
 
 # Times the largest budget compared: past that intervals hold in four of five simulated sweeps
-# (`verdict.HELD`). Half of it refuses scores that are a doubling away, twice names budgets that
+# (`weight.HELD`). Half of it refuses scores that are a doubling away, twice names budgets that
 # nobody checked.
 MOST = 100.0
 SURE = 0.9  # of the draws: "nine in ten"

@@ -51,15 +51,17 @@ def agree(shown: str, printed: str) -> bool:
     """Whether two texts are one but for what the arithmetic of another processor changes.
 
     Processors round differently, and draws of a Markov chain then part. Let pass are two units of
-    the last decimal, 5% of a whole number, a point of a percentage; and half of an end of an
-    interval (in brackets, or after "at least"), which hangs on few draws.
+    the last decimal, 5% of a whole number, a quarter of a fold (a third of an octave), a point of a
+    percentage; and half of an end of an interval (in brackets, or after "at least"), which hangs on
+    few draws.
     """
     ours, theirs = (_NUMBER.split(" ".join(text.split())) for text in (shown, printed))
     if len(ours) != len(theirs):
         return False
     before = ""
     for i, (a, b) in enumerate(zip(ours, theirs, strict=True)):
-        if i % 2 and not _close(a, b, is_end=_END.search(before) is not None):
+        free = 0.5 * (_END.search(before) is not None)
+        if i % 2 and not _close(a, b, max(free, 0.25 * ours[i + 1].startswith("-fold"))):
             return False
         if not i % 2 and a != b:
             return False
@@ -67,13 +69,13 @@ def agree(shown: str, printed: str) -> bool:
     return True
 
 
-def _close(a: str, b: str, *, is_end: bool) -> bool:
+def _close(a: str, b: str, share: float) -> bool:
     if a.endswith("%") != b.endswith("%"):
         return False
     decimals = len(a.rstrip("%").partition(".")[2])
     x, y = (float(text.rstrip("%").replace(",", "")) for text in (a, b))
     free = 2 * 10.0**-decimals if decimals else max(0.05 * x, float(a.endswith("%")))
-    return abs(x - y) <= max(free, is_end * 0.5 * x) + 1e-9
+    return abs(x - y) <= max(free, share * x) + 1e-9
 
 
 @dataclass(frozen=True)

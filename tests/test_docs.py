@@ -163,6 +163,7 @@ def test_the_runner_reads_commands_outputs_and_files() -> None:
     ("40 (24 to 64)", "40 (17 to 64)", True), ("40 (24 to 64)", "40 (8 to 64)", False),
     ("by 3.4, at least 2.6", "by 3.3, at least 2.1", True),
     ("by 3.4 octaves", "by 2.9 octaves", False),
+    ("rises 10-fold, at", "rises 12-fold, at", True), ("rises 10-fold", "rises 13-fold", False),
     ("2 to 3", "2", False), ("ok up to 2M", "stop up to 2M", False),
 ])  # fmt: skip
 def test_a_page_is_what_was_printed_but_for_last_digits(

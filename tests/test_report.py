@@ -302,7 +302,7 @@ def test_checks_say_what_they_may_gain_and_those_left_out_why(tmp_path: Path) ->
     dear = {**step, "do": "train n = 8", "settles": "bp_untested", "gain": 0.002}
     text = first_screen(page_of(tmp_path, [("a", make_fit())], plan | {"run_next": [step, dear]}))
     assert (
-        "Out of the same budget: 31 GPU-hours, $62; leaves a run of 890 steps. "
+        "Out of the same budget: 31 GPU-hours, $62; leaves a run of 899 steps. "
         "Train n = 512 (400k rollouts, $62; may gain 0.011, costs 0.006). "
         "Then plan again, with the new runs beside the old ones. "
         "Left out, too dear beside this run: Train n = 8 (400k rollouts, $62; may gain 0.002, "

@@ -170,17 +170,12 @@ def pairs(one: pd.DataFrame, two: pd.DataFrame, problem_set: str, column: str) -
     return both[[*keys, "value"]]
 
 
-# Of 400 draws a one-sided bound of the rise lies between 4.0 and 6.0 octaves by their seed; of so
-# many between 5.9 and 6.0.
-DRAWS = 4000
-
-
 def fits() -> dict[str, Fit]:
     """The model of each arm at B_p = 32, where there are enough runs for one."""
     found = {}
     for name in ("easy", "hard"):
         try:
-            found[name] = fit_sweep(load_curves(f"grid:{name}"), draws=DRAWS)
+            found[name] = fit_sweep(load_curves(f"grid:{name}"))
         except InputError as error:
             print(f"no fit of {name}: {error}")
     return found

@@ -244,8 +244,8 @@ PAGES: dict[str, Callable[[dict[str, Fit]], tuple[str, Figure]]] = {
 def settled(text: str) -> str:
     """A page without the rows of its tables and its lists of notices.
 
-    Draws part on another processor: between two of them the back-test of Hard holds 70 or 81%, and
-    of tied n now one scores best, now another (docs/lab-log.md).
+    They hang on the seed of the draws, and so on the processor: the back-test of Hard holds 44 to
+    89% by five seeds, and of tied n now one scores best, now another (docs/lab-log.md).
     """
     rows = re.sub(r"^\|.*\d.*\|\n", "", text, flags=re.MULTILINE)
     return re.sub(r"`\w+`(?:, `\w+`)*", "", rows)

@@ -144,7 +144,8 @@ def study_cost(
     """
     runs, steps = study.runs if runs is None else runs, steps or {}
     left = [_left(spec, steps, evaluations) for spec in runs]
-    known, starts = _by_rates(study, runs, steps, left), len(_slices(study, runs, steps))
+    starts = len(_slices(study, runs, steps))
+    known = _by_rates(study, runs, left, starts)
     each = study.rates_by_batch.gpu_hours_per_start
     rollouts, evaluation_rollouts = (sum(one[i] for one in left) for i in (0, 1))
     if known["tokens"] is None and calibration is not None:
@@ -174,9 +175,8 @@ def _left(
 
 
 def _by_rates(
-    study: Study, runs: Sequence[RunSpec], steps: Mapping[str, int],
-    left: Sequence[tuple[int, int]],
-) -> dict[str, float | None]:  # fmt: skip
+    study: Study, runs: Sequence[RunSpec], left: Sequence[tuple[int, int]], starts: int
+) -> dict[str, float | None]:
     """Tokens, GPU-hours and money of every run at its own rates, starts included where known."""
     by_batch, parts = study.rates_by_batch, list[dict[str, float | None]]()
     for spec, (trained, evaluated) in zip(runs, left, strict=True):
@@ -189,7 +189,6 @@ def _by_rates(
                                                                       for one in parts)
         for name in study.rates.cost(0.0)
     }  # fmt: skip
-    starts = len(_slices(study, runs, steps))
     hours = starts * (by_batch.gpu_hours_per_start or 0.0)
     for name, each in (("gpu_hours", 1.0), ("usd", study.rates.usd_per_gpu_hour or 0.0)):
         total[name] = None if total[name] is None else (total[name] or 0.0) + hours * each

@@ -12,7 +12,7 @@ from isocompute.answers import plan_budget
 from isocompute.answers.fit import Fit, fit_sweep
 from isocompute.answers.metered import Meter, metered
 from isocompute.answers.price import update_takes
-from isocompute.answers.verdict import seeds
+from isocompute.answers.verdict import open_choice, seeds
 from isocompute.domain import Configuration, Curve
 from isocompute.errors import InputError
 from isocompute.testing.planted import NOISE, WORLDS
@@ -82,6 +82,10 @@ def test_what_nobody_ran_is_tried_at_the_same_cost() -> None:
     for c, rollouts in seeds(fit, [few, many], 1).items():
         assert rollouts == fit.buys(c, end)  # the longest run makes 100,000
     assert seeds(fit, [few], 1)[few] < 1e5
+    # The notice that n are not told apart asks for the same seeds at the same price.
+    tested = sorted(fit.configurations)
+    (open_,) = open_choice(fit, [c.rollouts_per_problem for c in tested], [8], 3, end / 2)
+    assert dict(open_.trains) == seeds(fit, tested, x=end / 2)
     # In rollouts all go equally far.
     assert fit.again("rollouts").buys(few, 5e4) == 5e4
 

@@ -978,6 +978,24 @@ def test_which_n_may_be_best_is_said_of_the_budget_of_the_plan() -> None:
     assert "n_not_told_apart" not in codes(held)
 
 
+@pytest.mark.parametrize(("fell", "times", "first"), [
+    (2, 4, "falls_after_peak"), (1, 4, "n_not_told_apart"), (2, 1, "n_not_told_apart"),
+])  # fmt: skip
+def test_that_most_runs_fell_is_the_first_caution_of_a_plan_that_goes_on(
+    fell: int, times: float, first: str
+) -> None:
+    luck = np.eye(3).repeat(20, axis=1) * 0.01
+    late = notice("falls_after_peak", which=["n = 16"])
+    fit = planted({(32, n): luck[i] for i, n in enumerate((16, 64, 256))}, notices=[late])
+    fake: Any = fit.posterior
+    those = sorted({c.rollouts_per_problem for c in fake.curves})[:fell]
+    down = np.array([0.0, -0.1])
+    fake.curves = tuple(
+        c.replace(score_K=c.score_K + np.repeat(down, [len(c.score_K) - 8, 8]))
+        if c.rollouts_per_problem in those else c for c in fake.curves)
+    assert plan_budget(fit, times * AT).document["notices"][0]["code"] == first
+
+
 def test_what_is_held_against_the_log_is_in_its_units() -> None:
     """A reward of -1 to 1 that is fitted as 0..1: twice the score, less one."""
     plain, read = planted(surface=steeper), planted(surface=steeper)
@@ -1054,6 +1072,13 @@ def test_n_that_are_not_told_apart_are_said_first_and_which_to_take() -> None:
         for c in fake.curves)
     alike = plan_budget(fit, AT).document["not_told_apart"]
     assert (alike["other"], alike["why"], alike["cost_share"]) == (None, "any", None)
+    hours = {16: 1.01, 64: 1.0, 256: 2.0}  # 16 is the cheapest as far as clocks tell
+    fake.curves = tuple(
+        c.replace(gpu_hours_K=hours[c.rollouts_per_problem] * c.rollouts_K) for c in fake.curves)
+    cheap = plan_budget(fit, AT)
+    found = cheap.document["not_told_apart"]
+    assert (found["other"], found["why"], found["cost_share"]) == (None, "cheapest", None)
+    assert advice_lines(cheap.document)[1].endswith(": n = 16 is the cheapest")
     assert plan_budget(planted(), AT).document["not_told_apart"] is None
     many = {**today["not_told_apart"], "rollouts_per_problem": [2**i for i in range(3, 12)]}
     assert advice_lines({**today, "not_told_apart": many})[1] == (

@@ -36,7 +36,7 @@ from isocompute.model.threads import one_thread
 from isocompute.model.walk import Walkers, walk
 
 ROUNDS = 3  # of hypotheses, the first from the prior
-TRIED, LEAST_TRIED = 32, 8  # hypotheses of one round; fewer where few draws are asked for
+TRIED, LEAST_TRIED = 64, 8  # hypotheses of one round; fewer where few draws are asked for
 DECLINE = 0.1  # prior probability that scores fall after a peak
 WEIGHTLESS = 0.02  # posterior share below which a form gets no draws
 DRAWN_IN = 3  # iterations of a randomised mode; the walk does the rest

@@ -32,8 +32,9 @@ LEAST_VARIANCE = 0.01  # of p (1 - p): a set of mostly unsolved problems still h
 # rise and midpoint shift in decades of a run (ScaleRL saw ceilings of repeats within 0.02), lasting
 # noise in units of one evaluation's binomial noise, misfit in shares of the rise.
 SIZES = ((0.03, 0.6), (0.04, 0.6), (0.3, 1.0), (0.012, 1.3))
-CANDIDATES = 96  # in each of two rounds
-SETTINGS = 24
+# Of a round, how many rounds, and how many of them are kept. Two rounds and 24 kept left two or
+# three settings to a sweep of many runs, and answers that hung on the seed (docs/validation.md).
+CANDIDATES, CANDIDATE_ROUNDS, SETTINGS = 96, 6, 48
 
 
 class Reference(NamedTuple):
@@ -130,7 +131,7 @@ def noise_hypotheses(
     centre, scale = np.append(white[0], median), np.append(white[1], spread)
     sampler = Sampler(len(SIZES) + 1, np.ones(1))
     of_runs, of_means = np.zeros(0), np.zeros(0)
-    for round_ in range(2):
+    for round_ in range(CANDIDATE_ROUNDS):
         told = of_runs + of_means + sampler.log_ratio() if round_ else None
         z, _ = sampler.propose(CANDIDATES, rng, told)
         tried = centre * np.exp(scale * z)

@@ -69,7 +69,7 @@ def test_both_mean_the_same_posterior(against: Any, name: str) -> None:
         ours = (
             np.logaddexp.reduce(under_S)
             - 0.5 * covariance.log_det()[0]
-            + part.prior.log_density(scales[None])[0]
+            - 0.5 * ((scales - part.prior.median()) ** 2).sum()
         )
         q = p.copy()
         q[bumps] /= np.exp(scales[-1])  # what is sampled, and what that adds to the density

@@ -150,7 +150,7 @@ CASES: dict[str, tuple[Callable[[], Sweep], set[str]]] = {
     "one seed twice": (lambda: [c.replace(seed=1) for c in sweep("rising")], {"seed_repeated"}),
     "stays": (lambda: flat(sweep("equal")), {"scores_flat"}),
     "ends alone": (lambda: [ends(c) for c in sweep("rising")], {"nothing_held_out"}),
-    "drops late": (lambda: moved(sweep("rising"), 3e6, -0.1), {"intervals_widened"}),
+    "drops late": (lambda: moved(sweep("rising"), 3e6, -0.08), {"intervals_widened"}),
     "stops rising": (lambda: halted(sweep(LATE), 1.9e6), {"no_skill"}),
     "jumps late": (lambda: moved(sweep("rising"), 2e6, 0.1), {"intervals_missed"}),
 }  # fmt: skip

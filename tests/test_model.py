@@ -12,16 +12,25 @@ import pytest
 from numpy.typing import NDArray
 
 from isocompute.domain import Configuration, Curve
+from isocompute.model import fit_posterior
 from isocompute.model import form as forms
 from isocompute.model import noise as noises
 from isocompute.model import prior as priors
 from isocompute.model.data import SweepData, reduce_curves
 from isocompute.model.form import HINGE, KNOTS, SPACING, Form, sigma
 from isocompute.model.hypotheses import Hypotheses
-from isocompute.model.importance import Sampler, flattened
-from isocompute.model.noise import Noise, Reference, noise_hypotheses, scaling_of, white_variance
+from isocompute.model.importance import Sampler, flattened, worth
+from isocompute.model.noise import (
+    SETTINGS,
+    Noise,
+    Reference,
+    noise_hypotheses,
+    scaling_of,
+    white_variance,
+)
 from isocompute.model.prior import Blocks, Prior, matern, similarity
 from isocompute.model.solve import Problem, gauss_newton, solve_modes
+from isocompute.sources import load_curves
 from matrices import whole_of
 
 FloatArray = NDArray[np.float64]
@@ -572,4 +581,30 @@ def test_weights_are_flattened_until_a_fifth_of_them_counts() -> None:
     sharp = flattened(np.array([0.0, -1.0, -2.0, -50.0, -60.0]))
     assert sharp == pytest.approx(np.exp([0.0, -1.0, -2.0, -50.0, -60.0]) / 1.5032147, rel=1e-5)
     flat = flattened(-5.0 * np.arange(50.0))
-    assert 1 / (flat**2).sum() >= 10
+    assert worth(flat) >= 10
+    assert 4 <= worth(flattened(-5.0 * np.arange(50.0), 4)) < 10
+
+
+def test_even_weights_are_worth_their_number() -> None:
+    assert worth(np.full(7, 0.3)) == pytest.approx(7)
+    assert worth(np.array([1.0, 1.0, 0.0])) == pytest.approx(2)
+    assert worth(np.zeros(0)) == 0
+
+
+@pytest.mark.parametrize("source", ["grid:hard", "grid:easy"])
+def test_many_settings_stand_for_the_noise_of_many_runs(source: str) -> None:
+    """Sizes far from their prior's medians: two rounds of candidates left two or three."""
+    noise = fit_posterior(load_curves(source), draws=40).noise
+    assert len(noise.sizes) >= 0.8 * SETTINGS
+
+
+@pytest.mark.long
+def test_scores_hang_little_on_the_seed() -> None:
+    """Four seeds of a sweep of many runs; with few settings they lay 0.4 spreads apart."""
+    curves = load_curves("grid:hard")
+    top = np.log10(max(float(c.rollouts_K.max()) for c in curves))
+    fits = [fit_posterior(curves, seed=seed) for seed in range(4)]
+    draws = [fit.scores(top + np.array([0.0, 0.6])) for fit in fits]
+    mean, spread = (np.array([f(d, axis=0) for d in draws]) for f in (np.mean, np.std))
+    apart = mean.std(axis=0, ddof=1) / spread.mean(axis=0)
+    assert np.sqrt((apart**2).mean()) < 0.25

@@ -256,7 +256,8 @@ def test_of_several_batches_the_configuration_is_named() -> None:
     """n alone would name two of them."""
     fit = fitted(sweep("joint_capped", seeds=2, until=2.0**19))
     said = {one.code: one.text for one in fit.notices}
-    assert "64 x 128 (B_p x n)" in said["ceiling_unbounded"]
+    assert "64 x 128" in said["ceiling_unbounded"]
+    assert "(B_p x n)" in said["ceiling_unbounded"]
     alone = {one.code: one.text for one in fitted(CASES["early"][0]()).notices}
     assert "B_p" not in alone["ceiling_unbounded"]
     assert "n = 512" in alone["ceiling_unbounded"]

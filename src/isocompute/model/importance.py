@@ -15,7 +15,10 @@ import numpy as np
 from isocompute.model.form import FloatArray, IntArray
 
 FROM_PRIOR = 0.15  # of later proposals, so that no region of the prior is forgotten
-LEAST_WORTH = 0.2  # weights are flattened until they are worth this share of their number
+# Weights are flattened until they are worth this share of their number, or so many points for each
+# coordinate: all of many rounds would hold on to where the first ones looked. Half as many points
+# a coordinate take as many rounds, twice as many a fifth more.
+LEAST_WORTH, POINTS = 0.2, 3
 # A fitted normal is this much wider than the weighted points, which are few, and never narrower
 # than this variance of the prior: half or twice of either moves no score by 0.1 of its spread.
 WIDER, NARROWEST = 1.3, 0.05
@@ -60,7 +63,7 @@ class Sampler:
         coordinates = self.z_HZ.shape[1]
         z, share, normal = rng.standard_normal((size, coordinates)), self.prior_S, None
         if log_weight_H is not None:
-            w = flattened(log_weight_H)
+            w = flattened(log_weight_H, POINTS * coordinates)
             mean = w @ self.z_HZ
             apart = self.z_HZ - mean
             covariance = WIDER * (apart * w[:, None]).T @ apart
@@ -86,16 +89,21 @@ class Sampler:
         return np.asarray(prior - np.logaddexp.reduce(mixture, axis=0))
 
 
-def flattened(log_weight_H: FloatArray) -> FloatArray:
+def flattened(log_weight_H: FloatArray, enough: float = np.inf) -> FloatArray:
     """Weights that sum to 1, raised to a power below 1 until enough of them count."""
     power, w = 1.0, np.zeros(0)
     for _ in range(12):
         w = np.exp(power * (log_weight_H - log_weight_H.max()))
         w /= w.sum()
-        if 1 / (w**2).sum() >= LEAST_WORTH * len(w):
+        if worth(w) >= min(enough, LEAST_WORTH * len(w)):
             break
         power *= 0.7
     return w
+
+
+def worth(weight_H: FloatArray) -> float:
+    """How many even weights say as much: Kish's effective number."""
+    return float(weight_H.sum() ** 2 / max((weight_H**2).sum(), 1e-300))
 
 
 def systematic(weight_H: FloatArray, size: int, rng: np.random.Generator) -> IntArray:

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from isocompute.model.data import TYPICAL_TRIALS, SweepData
 from isocompute.model.form import FloatArray, IntArray
-from isocompute.model.importance import Sampler, systematic
+from isocompute.model.importance import Sampler, systematic, worth
 from isocompute.model.prior import matern
 
 MISFIT_LENGTH = 0.5  # decades of C over which a misfit of the form keeps its sign
@@ -32,9 +32,10 @@ LEAST_VARIANCE = 0.01  # of p (1 - p): a set of mostly unsolved problems still h
 # rise and midpoint shift in decades of a run (ScaleRL saw ceilings of repeats within 0.02), lasting
 # noise in units of one evaluation's binomial noise, misfit in shares of the rise.
 SIZES = ((0.03, 0.6), (0.04, 0.6), (0.3, 1.0), (0.012, 1.3))
-# Of a round, how many rounds, and how many of them are kept. Two rounds and 24 kept left two or
-# three settings to a sweep of many runs, and answers that hung on the seed (docs/validation.md).
-CANDIDATES, CANDIDATE_ROUNDS, SETTINGS = 96, 6, 48
+# Candidates of a round; how many of them all are kept; most rounds, where weights stay uneven. The
+# rounds end when the weights are worth twice as many even ones as are kept: with two rounds, two or
+# three settings of a sweep of many runs stood for all, and answers hung on the seed.
+CANDIDATES, SETTINGS, MOST_ROUNDS = 96, 48, 16
 
 
 class Reference(NamedTuple):
@@ -131,14 +132,14 @@ def noise_hypotheses(
     centre, scale = np.append(white[0], median), np.append(white[1], spread)
     sampler = Sampler(len(SIZES) + 1, np.ones(1))
     of_runs, of_means = np.zeros(0), np.zeros(0)
-    for round_ in range(CANDIDATE_ROUNDS):
-        told = of_runs + of_means + sampler.log_ratio() if round_ else None
-        z, _ = sampler.propose(CANDIDATES, rng, told)
+    weight, log_weight = np.zeros(0), None
+    while len(weight) < MOST_ROUNDS * CANDIDATES and worth(weight) < 2 * SETTINGS:
+        z, _ = sampler.propose(CANDIDATES, rng, log_weight)
         tried = centre * np.exp(scale * z)
         of_runs = np.append(of_runs, _run_evidence(data, reference, tried))
         of_means = np.append(of_means, evidence(_mean_covariance(data, reference, tried)))
-    log_weight = of_runs + of_means + sampler.log_ratio()
-    weight = np.exp(log_weight - log_weight.max())
+        log_weight = of_runs + of_means + sampler.log_ratio()
+        weight = np.exp(log_weight - log_weight.max())
     kept, count = np.unique(systematic(weight, SETTINGS, rng), return_counts=True)
     sizes = centre * np.exp(scale * sampler.z_HZ[kept])
     covariance = _mean_covariance(data, reference, sizes)

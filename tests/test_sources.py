@@ -104,6 +104,19 @@ def test_recipes_of_a_study_are_listed_once_each(study: str) -> None:
     assert stored_recipe({**recipe.to_dict(), "of_an_older_version": 1}) == recipe
 
 
+@pytest.mark.parametrize(
+    ("said", "target"),
+    [({"target": 2e6}, 2e6), ({"target": "2M"}, 2e6), ({"target": "3 gpu-hours"}, None),
+     ({"spend": 10}, None), (True, None), (None, None)],
+)  # fmt: skip
+def test_what_an_adaptive_sweep_was_for_is_known(
+    study: str, monkeypatch: pytest.MonkeyPatch, said: object, target: float | None
+) -> None:
+    info = Store.info
+    monkeypatch.setattr(Store, "info", lambda self: {**info(self), "source": {"adaptive": said}})
+    assert study_facts(study).target == target
+
+
 def test_rates_are_filled_where_nobody_gave_them(study: str) -> None:
     filled = with_study_rates(study, Rates(tokens_per_rollout=9.0))
     assert filled.tokens_per_rollout == 9

@@ -43,7 +43,7 @@ def fit(options: Options) -> int:
     from isocompute.cli.fit_full import full_lines
     from isocompute.cli.fit_short import fit_lines
     from isocompute.sources import load_with_train
-    from isocompute.sources.studies import with_study_rates
+    from isocompute.sources.studies import study_facts, with_study_rates
 
     asked, metrics = scores(options), _metrics(options)
     whole = options.json is not None or options.full or len(metrics) > 1
@@ -73,7 +73,8 @@ def fit(options: Options) -> int:
     lines = full_lines if options.full else fit_lines
     shown = fit_as_logged(document).get("best_n", ()) if rows else ()
     more = [] if options.full else best_n_lines(shown)
-    show([*lines(document, again), *more], quiet=options.json == "-")
+    target = study_facts(sources[0]).target if len(sources) == 1 else None
+    show([*lines(document, again, target=target), *more], quiet=options.json == "-")
     return 0
 
 

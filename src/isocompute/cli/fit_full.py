@@ -27,9 +27,9 @@ _LAW_ROWS = 7
 _LISTED = 6
 
 
-def full_lines(document: Row, options: str = "") -> list[str]:
+def full_lines(document: Row, options: str = "", *, target: float | None = None) -> list[str]:
     """The short answer, then all of the `fit --json` document that people read."""
-    lines = [*fit_lines(document, options, pointers=False), "", "Curves:"]
+    lines = [*fit_lines(document, options, pointers=False, target=target), "", "Curves:"]
     document = fit_as_logged(document)
     unit, other = document["unit"], document["law_problems_per_batch"]
     lines += indented(_curve_table(document["curves"], unit))

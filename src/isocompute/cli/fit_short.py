@@ -24,13 +24,16 @@ _FEW = 4  # pairs (B_p, n), one by one in a line
 _PLAN_FACTOR = 4  # the next budget to plan, over the largest compared
 
 
-def fit_lines(document: Row, options: str = "", *, pointers: bool = True) -> list[str]:
+def fit_lines(
+    document: Row, options: str = "", *, pointers: bool = True, target: float | None = None
+) -> list[str]:
     """The `fit --json` document in at most 14 lines of 80 columns.
 
     Args:
         document: of a `Fit`; its scores are shown as they were logged.
         options: how the source was read, for the commands that come next.
         pointers: also where more stands.
+        target: rollouts of the run that the study was to plan.
     """
     document = fit_as_logged(document)
     source = _source(document) + (f" {options}" if options else "")
@@ -47,8 +50,12 @@ def fit_lines(document: Row, options: str = "", *, pointers: bool = True) -> lis
     ]
     room = LINES - len(answer) - 1
     reason = _closing("Confidence", _verdict(document), min(room - 1, 2))
-    steps = _next_lines(_next(document, source), room - len(reason))
+    plan = _plan_line(document, source, target)
+    steps = _next_lines(_next(document) or [plan], room - len(reason))
     room -= len(reason) + len(steps)
+    if room and target is not None and len(said := f"Plan it was for: {plan}") <= WIDTH:
+        steps += [said] * (steps[0] != f"Next: {plan}")
+        room -= steps[-1] == said
     if room and (paid := document.get("by_gpu_hours")):
         n, by_rollouts = (row["tested_rollouts_per_problem"] for row in (paid, best[-1]))
         why = ", being faster" if n > by_rollouts else ""
@@ -246,22 +253,26 @@ def _next_lines(steps: Sequence[str], most: int) -> list[str]:
     return rows if len(rows) <= most else _closing("Next", text, most)
 
 
-def _next(document: Row, source: str) -> list[str]:
-    """At most two things to run, from what limits the answer most; else the plan."""
+def _plan_line(document: Row, source: str, target: float | None) -> str:
+    """The command that plans what the sweep was for, or somewhat beyond what was compared."""
+    unit, suffix = _IN_UNIT.get(document["unit"], ("", ""))
+    if target is not None and not unit:
+        return f"isocompute plan {source} --budget {compact(target).replace(',', '')}"
+    budget = _budget(_PLAN_FACTOR * _compared(document)).replace(",", "")
+    return f"isocompute plan {source} {unit}--budget {budget}{suffix}"
+
+
+def _next(document: Row) -> list[str]:
+    """At most two things to run, from what limits the answer most; none where nothing does."""
     grave = [one for one in document["notices"] if one["level"] != "note"]
     if grave and grave[0]["level"] == "stop":
         grave = grave[:1]
     steps = [one["remedy"][0].lower() + one["remedy"][1:].rstrip(".") for one in grave]
-    if not steps:
-        budget = _budget(_PLAN_FACTOR * _compared(document)).replace(",", "")
-        unit, suffix = _IN_UNIT.get(document["unit"], ("", ""))
-        return [f"isocompute plan {source} {unit}--budget {budget}{suffix}"]
     kept: list[str] = []
     for step in steps:
         if step not in kept and not ("seed" in step and any("seed" in one for one in kept)):
             kept.append(step)
-    steps = kept[:2]
-    return [*steps[:-1], f"{steps[-1]}."]
+    return [*kept[:1], f"{kept[1]}."] if len(kept) > 1 else [f"{step}." for step in kept]
 
 
 def _source(document: Row) -> str:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from isocompute.allocation import Rates
+from isocompute.allocation import Rates, parse_budget
 from isocompute.domain import Configuration, Curve
 from isocompute.errors import InputError
 from isocompute.importers.values.imported import ImportedRun
@@ -214,6 +214,7 @@ class StudyFacts(NamedTuple):
     problems: int | None = None  # of their largest training set
     rates: Mapping[str, Any] = {}  # what the study file says of costs
     response_limit: int | None = None  # tokens at which responses are cut, where it says so
+    target: float | None = None  # rollouts of the run that an adaptive sweep was to plan
 
 
 def study_facts(source: str) -> StudyFacts:
@@ -249,7 +250,16 @@ def study_facts(source: str) -> StudyFacts:
         response_limit=max((int(spec["engine_options"].get(word) or 0) for spec in specs
                             for word in ("max_new_tokens", "max_response_tokens")), default=0)
         or None,
+        target=_target(content),
     )
+
+
+def _target(content: Mapping[str, Any]) -> float | None:
+    """None where the file gives none in rollouts."""
+    given = content.get("adaptive")
+    found = given.get("target") if isinstance(given, Mapping) else None
+    budget = None if found is None else parse_budget(str(found))
+    return budget.amount if budget is not None and budget.unit == "rollouts" else None
 
 
 def stored_recipe(record: Mapping[str, Any]) -> Recipe:

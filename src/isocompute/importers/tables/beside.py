@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from isocompute.errors import InputError
 from isocompute.importers.beside.beside import configuration_beside, configuration_in_table
-from isocompute.importers.tables.columns import SETTINGS, plain_name
+from isocompute.importers.tables.columns import DRAWN, SETTINGS, plain_name
 from isocompute.importers.tables.table import FloatArray
 from isocompute.importers.tables.wide import Texts
 from isocompute.importers.tables.workbooks import said_beside
@@ -99,6 +99,27 @@ def from_epochs(numbers: dict[str, FloatArray], settings: Settings, path: Path) 
             f"{numbers['problems_per_batch'][row]:g}; write a column `steps` of your updates."
         )
     numbers["steps"] = np.round(steps)
+
+
+def from_problems(numbers: dict[str, FloatArray], path: Path) -> None:
+    """Updates and rollouts where a table counts the problems that were drawn so far.
+
+    Raises:
+        InputError: a row holds no whole batches of B_p.
+    """
+    drawn = numbers.pop(DRAWN, None)
+    if drawn is None or not set(SETTINGS[:2]) <= set(numbers):
+        return
+    steps = drawn / numbers["problems_per_batch"]
+    if (odd := (steps != np.floor(steps)) & np.isfinite(steps)).any():
+        row = int(odd.argmax())
+        raise InputError(
+            f"{path}: problems drawn must be whole batches, but row {row + 1} has {drawn[row]:g} "
+            f"where B_p is {numbers['problems_per_batch'][row]:g}; correct B_p, or map the column "
+            "to what it counts."
+        )
+    for name, value in (("steps", steps), ("rollouts", drawn * numbers["rollouts_per_problem"])):
+        numbers.setdefault(name, value)
 
 
 def from_responses(

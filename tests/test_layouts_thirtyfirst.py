@@ -187,6 +187,12 @@ def test_a_shared_configuration_of_another_n_is_none(tmp_path: Path) -> None:
     assert "must be known" in refused(source)
 
 
+def test_a_shared_file_that_says_no_batch_is_none(tmp_path: Path) -> None:
+    source = shared(tmp_path, ["g4-s1"])
+    write(source / "configs" / "g4.json", '{"note": 3}')
+    assert [run.seed for run in read_log(source)] == [None]
+
+
 def test_a_try_without_scores_or_settings_stops_no_import(tmp_path: Path) -> None:
     source = shared(tmp_path / "in", ["g4-s1", "g8-s1"])
     lines(source / "out" / "odd" / "metrics.jsonl",
@@ -320,7 +326,7 @@ def test_what_else_a_table_asks_for_is_asked_at_once(tmp_path: Path) -> None:
 def test_problems_must_be_whole_batches(tmp_path: Path) -> None:
     source = courses(tmp_path, each=2) / "course.csv"
     text = refused(source, ["hits=score", "samples=problems_drawn"])
-    assert "problems drawn must be whole batches, but row 2 has 20 where B_p is 7" in text
+    assert "whole batch, but row 2 stands at 20 problems, 2.86 batches of 7; write" in text
     assert "--map samples=steps if it counts updates," in refused(source, ["hits=score"])
 
 
@@ -328,4 +334,5 @@ def test_a_choice_is_made_before_it_is_read(tmp_path: Path) -> None:
     source = courses(tmp_path) / "course.csv"
     text = refused(source, ["hits=score", "samples=STEPS_OR_PROBLEMS_DRAWN_OR_ROLLOUTS"])
     assert "choose one: --map samples=steps" in text
-    assert "problems_drawn" in refused(source, ["hits=score", "samples=problem_drawn"])
+    told = refused(source, ["hits=score", "samples=problem_drawn"])
+    assert "did you mean problems_drawn?" in told

@@ -122,7 +122,7 @@ def conclude(
     ) and (line := as_planned(c.points, c.config, cadence)):
         c.counters.calls = False
         c.counters.infer(line)
-    if (ticks := max(iterations, parts, placing.own_ticks(c.points))) > 1:
+    if (ticks := max(iterations, parts, placing.own_ticks(c.points, c.config))) > 1:
         held_out = [p for p in c.points if p.column.split != "train"]
         before = sum(len(p.step) for p in held_out)
         c.side = placing.to_updates(c.points, c.side, ticks)

@@ -30,7 +30,7 @@ OWN_BEGINNING = "begins: not used, since the log begins at step {}"
 Side = Mapping[str, Mapping[int, float]]  # numbers beside scores: kind -> step -> value
 
 
-def own_ticks(points: Collection[Points]) -> int:
+def own_ticks(points: Collection[Points], config: Mapping[str, object]) -> int:
     """What AReaL's counter or slime's moves in one update; 1 for other trainers.
 
     AReaL logs the numbers of every mini-batch at a step of their own, and those of the rollouts
@@ -43,7 +43,7 @@ def own_ticks(points: Collection[Points]) -> int:
     own = [p.steps_K for p in points if p.column.trainer == "slime" and p.column.split != "train"]
     after = np.unique(np.concatenate([K[K > 0] for K in own])) if own else np.zeros(0, int)
     gaps = np.unique(np.diff(np.unique(np.concatenate(rollout)))) if rollout else after[:0]
-    if after.size > 1:
+    if after.size > 1 and str(config.get("wandb_always_use_train_step")).lower() != "false":
         ticks = int(np.gcd.reduce(np.concatenate([*own, *rollout])))
         width = int(np.gcd.reduce(np.diff(after if after.size < 4 else after[:-1])))
         every = width == ticks == gaps.max(initial=0) and bool((rollout[0] == 0).any())  # k is 1

@@ -79,47 +79,29 @@ def with_configuration(
     return replace(settings, **new)
 
 
-def from_epochs(numbers: dict[str, FloatArray], settings: Settings, path: Path) -> None:
-    """Updates where a table counts passes over the training problems: batches of B_p in each.
+def from_problems(numbers: dict[str, FloatArray], settings: Settings, path: Path) -> None:
+    """Updates where a table counts problems, or passes over those of training: batches of B_p.
 
     Raises:
-        InputError: an epoch, or a row, is no whole number of updates.
+        InputError: a row is no whole number of updates.
     """
-    epochs, problems = numbers.pop("epochs", None), settings.training_problems
-    if epochs is None or {"steps", "rollouts"} & numbers.keys() or problems is None or (
+    epochs, drawn, of = (numbers.pop("epochs", None), numbers.pop(DRAWN, None),
+                         settings.training_problems)  # fmt: skip
+    if drawn is None and epochs is not None and of is not None:
+        drawn = epochs * of
+    if drawn is None or {"steps", "rollouts"} & numbers.keys() or (
         "problems_per_batch" not in numbers
     ):
         return
-    steps = epochs * problems / numbers["problems_per_batch"]
+    steps = drawn / numbers["problems_per_batch"]
     if (odd := (abs(steps - np.round(steps)) > 1e-6) & np.isfinite(steps)).any():
         row = int(odd.argmax())
         raise InputError(
-            f"{path}: an epoch must be whole updates, but row {row + 1} stands at {epochs[row]:g} "
-            f"epochs of {problems} problems, {steps[row]:.2f} batches of "
+            f"{path}: an update must take a whole batch, but row {row + 1} stands at "
+            f"{drawn[row]:g} problems, {steps[row]:.2f} batches of "
             f"{numbers['problems_per_batch'][row]:g}; write a column `steps` of your updates."
         )
     numbers["steps"] = np.round(steps)
-
-
-def from_problems(numbers: dict[str, FloatArray], path: Path) -> None:
-    """Updates and rollouts where a table counts the problems that were drawn so far.
-
-    Raises:
-        InputError: a row holds no whole batches of B_p.
-    """
-    drawn = numbers.pop(DRAWN, None)
-    if drawn is None or not set(SETTINGS[:2]) <= set(numbers):
-        return
-    steps = drawn / numbers["problems_per_batch"]
-    if (odd := (steps != np.floor(steps)) & np.isfinite(steps)).any():
-        row = int(odd.argmax())
-        raise InputError(
-            f"{path}: problems drawn must be whole batches, but row {row + 1} has {drawn[row]:g} "
-            f"where B_p is {numbers['problems_per_batch'][row]:g}; correct B_p, or map the column "
-            "to what it counts."
-        )
-    for name, value in (("steps", steps), ("rollouts", drawn * numbers["rollouts_per_problem"])):
-        numbers.setdefault(name, value)
 
 
 def from_responses(

@@ -205,8 +205,7 @@ def curves_of(
             if name not in mine and value is not None:
                 mine[name] = np.full(rows, float(value))
         beside.from_responses(mine, path, None if is_turned else units)
-        beside.from_epochs(mine, one.settings, path)
-        beside.from_problems(mine, path)
+        beside.from_problems(mine, one.settings, path)
         if "steps" in mine and "rollouts" not in mine and set(SETTINGS[:2]) <= set(mine):
             mine["rollouts"] = (
                 mine["problems_per_batch"] * mine["rollouts_per_problem"] * mine["steps"]

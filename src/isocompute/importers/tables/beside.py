@@ -87,9 +87,10 @@ def from_problems(numbers: dict[str, FloatArray], settings: Settings, path: Path
     """
     epochs, drawn, of = (numbers.pop("epochs", None), numbers.pop(DRAWN, None),
                          settings.training_problems)  # fmt: skip
+    at, word = drawn, "problems"
     if drawn is None and epochs is not None and of is not None:
-        drawn = epochs * of
-    if drawn is None or {"steps", "rollouts"} & numbers.keys() or (
+        at, drawn, word = epochs, epochs * of, f"epochs of {of} problems"
+    if at is None or drawn is None or {"steps", "rollouts"} & numbers.keys() or (
         "problems_per_batch" not in numbers
     ):
         return
@@ -98,7 +99,7 @@ def from_problems(numbers: dict[str, FloatArray], settings: Settings, path: Path
         row = int(odd.argmax())
         raise InputError(
             f"{path}: an update must take a whole batch, but row {row + 1} stands at "
-            f"{drawn[row]:g} problems, {steps[row]:.2f} batches of "
+            f"{at[row]:g} {word}, {steps[row]:.2f} batches of "
             f"{numbers['problems_per_batch'][row]:g}; write a column `steps` of your updates."
         )
     numbers["steps"] = np.round(steps)

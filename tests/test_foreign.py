@@ -413,10 +413,11 @@ def test_a_loop_that_counts_from_zero_is_told_by_its_evaluations(
     assert said == (found != list(at))
 
 
-def test_slime_s_optimizer_steps_are_updates_only_where_its_configuration_says_so(
+def test_slime_s_optimizer_steps_are_updates_unless_its_configuration_says_otherwise(
     tmp_path: Path,
 ) -> None:
-    config = {"rollout_batch_size": 8, "n_samples_per_prompt": 4, "global_batch_size": 16}
+    config = {"rollout_batch_size": 8, "n_samples_per_prompt": 4, "global_batch_size": 16,
+              "wandb_always_use_train_step": False}
     rows = [{"rollout/step": 2 * i, "eval/step": 2 * i, "step": 2 * i, "eval/math": 0.1 * i,
              "rollout/response_len/mean": 5.0} for i in range(1, 8, 2)]
     log = write(tmp_path / "metrics.jsonl", rows)
@@ -427,6 +428,9 @@ def test_slime_s_optimizer_steps_are_updates_only_where_its_configuration_says_s
     run = only(read_log(log))
     assert run.series[0].step_K.tolist() == [2, 4, 6, 8]
     assert any("move by 2 in an update" in line for line in run.concluded)
+    # every k batches slime evaluates at k-1, 2k-1, ...: 2, 6, 10, 14 are none of batches
+    (tmp_path / "config.json").write_text(json.dumps(dict(list(config.items())[:3])))
+    assert only(read_log(log)).series[0].step_K.tolist() == [2, 4, 6, 8]
 
 
 def test_a_name_that_says_percent_asks_for_the_range(tmp_path: Path) -> None:

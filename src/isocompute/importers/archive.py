@@ -180,6 +180,8 @@ def store_runs(
 def complete_runs(runs: Sequence[ImportedRun]) -> list[ImportedRun]:
     """The runs that have a score, each with its B_p and n.
 
+    A try that was never evaluated and says neither is left out where others have held-out scores.
+
     Raises:
         InputError: where one of these is not known.
     """
@@ -196,7 +198,14 @@ def complete_runs(runs: Sequence[ImportedRun]) -> list[ImportedRun]:
         )
         more = None if words[1] or unlike else configuration_asked(runs)
         raise asked if more is None else AskedError([asked, more])
+    scored = [run for run in kept if any(s.split != "train" for s in run.series)]
+    left = [run for run in kept if scored and run not in scored
+            and None in (run.problems_per_batch, run.rollouts_per_problem)]  # fmt: skip
+    kept = [run for run in kept if run not in left]
     require_configuration(kept)
+    told = [f"left out: {run.name} has no held-out score, and B_p and n are not known"
+            for run in left]  # fmt: skip
+    kept[0] = replace(kept[0], notes=(*kept[0].notes, *told))
     return with_seeds(kept)
 
 

@@ -28,6 +28,7 @@ from isocompute.importers.runs.repetitions import (
     require_one_arm,
     select_imported,
     unsaid,
+    without_trials,
 )
 from isocompute.importers.tables.tidy import IN_MEMORY
 from isocompute.importers.tables.workbooks import shown
@@ -328,10 +329,11 @@ def _of_split(asked: _Asked, curves: list[Curve]) -> Found:
 
 def _of_logs(asked: _Asked, runs: Sequence[ImportedRun]) -> Found:
     path, score_range = asked.path, asked.score_range
-    runs = select_imported(path, with_seeds(runs), asked.where)
-    scored = [run for run in runs if run.series]
+    runs, trials = without_trials(select_imported(path, with_seeds(runs), asked.where), asked.where)
+    of_split = [r for r in runs if any(asked.split in (None, s.split) for s in r.series)]
+    scored = of_split or [run for run in runs if run.series]  # a try without scores is left out
     require_one_arm(scored, asked.where)
-    asked.tell(unsaid(scored, asked.where))
+    asked.tell([*trials, *unsaid(scored, asked.where)])
     if score_range == PLAIN:  # as it was declared at the import
         score_range = next((r for run in runs if (r := run.provenance.score_range)), PLAIN)
     train: list[Curve] = []

@@ -40,6 +40,7 @@ from isocompute.importers.beside.elsewhere import (
     LEVELS,
     LONGEST,
     content,
+    contradicts,
     is_answer,
     is_telling,
     names_in,
@@ -62,6 +63,7 @@ from isocompute.importers.values.series import points_of
 from isocompute.importers.words.called import may_be_setting
 from isocompute.importers.words.configuration import configuration
 from isocompute.importers.words.fresh import Found
+from isocompute.importers.words.names import without_seed
 from isocompute.importers.words.paths import (
     TIMED,
     folder_name,
@@ -206,23 +208,35 @@ def configuration_named(
 ) -> tuple[str, Mapping[str, object]] | None:
     """The configuration that bears a run's name, of the file or in it; None without one.
 
-    It lies in `configs` or `train_configs` of the log's folder or of one above, in a folder of the
-    run's name (`outputs/NAME/.hydra`), or in W&B's folder of it; or the script that started it
-    says it.
+    It lies in `configs` or `train_configs` of the log's folder or of one above, there under the
+    name without its seed, too; in a folder of the run's name (`outputs/NAME/.hydra`), or in W&B's
+    folder of it; or the script that started it says it.
 
     Args:
         path: of the log.
         run: its name.
         within: the folder that was given: a file in it may name the run (`output_dir`).
     """
-    for folder in list(path.parents)[: 1 + LEVELS]:
-        for home in _of_configurations(folder):
-            for ending in (".yaml", ".yml", ".json", ".toml"):
-                file = home / f"{run}{ending}"
-                if file.is_file() and file.stat().st_size <= MAX_LINE_BYTES:
-                    return os.path.relpath(file, path.parent), content(file)
-    there = _of_wandb(path.parent)
-    if (named := next((one for one in there if run in names_in(one[1])), None)) is not None:
+    homes = [home for folder in list(path.parents)[: 1 + LEVELS]
+             for home in _of_configurations(folder)]  # fmt: skip
+    for name, seed in filter(None, ((run, None), without_seed(run))):
+        for home in homes:
+            there = [file for ending in (".yaml", ".yml", ".json", ".toml")
+                     if (file := home / f"{name}{ending}").is_file()
+                     and file.stat().st_size <= MAX_LINE_BYTES]  # fmt: skip
+            inner = _in_folder(home / name, path) if (home / name).is_dir() else None
+            if not there and inner is None:
+                continue
+            file = there[0] if there else home / name / (inner or ("",))[0]
+            said = content(file)
+            if seed is None:
+                return os.path.relpath(file, path.parent), said
+            if tells(said) and not contradicts(said, run):  # of runs that differ in their seed
+                said = {k: v for k, v in said.items() if configuration({k: v}).seed is None}
+                of = f"{os.path.relpath(file, path.parent)}, with seed={seed} of the run's name,"
+                return of, {**said, "seed": seed}
+    wandb = _of_wandb(path.parent)
+    if (named := next((one for one in wandb if run in names_in(one[1])), None)) is not None:
         return named
     own = [(home, found) for home in folders_of(path, run) if (found := _in_folder(home, path))]
     if len(own) == 1:

@@ -28,7 +28,7 @@ from isocompute.importers.words.fresh import processes_of
 from isocompute.importers.words.names import number_in
 
 NAMED_IN = ("wandb_run_name", "wb_run_name", "run_name", "exp_name", "experiment_name")
-PLACED_IN = ("output_dir", "output_path", "default_local_dir", "log_dir", "log_path",
+PLACED_IN = ("output_dir", "output_path", "default_local_dir", "log_dir", "log_path", "save",
               "logging_dir", "save_path", "save_dir", "ckpt_path", "checkpoint_dir")  # fmt: skip
 # prime-rl's orchestrator writes its own part alone
 _ORCHESTRATOR = ("orch", "orchestrator")

@@ -149,8 +149,11 @@ def read_history(
         )
     at = header.index(step)
     runs = RunsOfTable(path, header, rows, settings, errors)
-    calls = "_step" in header
-    if calls:
+    # `Step` of a run's history that W&B's page gives; a trainer's own counter stands beside it
+    calls = "_step" in header or (step == "Step" and any(
+        column is not None and column.trainer for column in map(column_of, header)
+    ) and any(key in STEP_KEYS for key in header))
+    if "_step" in header:
         at = header.index("_step")
     # DVCLive 3: plots/metrics/eval/reward.tsv has the columns step, reward
     above = f"{path.parent.name}/" if path.parent.name.lower() in _SPLITS else ""

@@ -217,7 +217,10 @@ def _meta(folder: Path) -> str:
 
 
 def read_sqlite(path: Path, settings: Settings) -> list[ImportedRun]:
-    """Every run of an MLflow (`mlflow.db`) or trackio (`PROJECT.db`) database.
+    """Every run of an MLflow (`mlflow.db`) or trackio (`PROJECT.db`) database, or one like them.
+
+    A tracker of one's own has MLflow's tables: metrics with a run, a key, a step and a value in
+    each row; the names of runs, whose `id` that is; and params.
 
     Raises:
         InputError: if the file is no whole SQLite database, or holds tables of neither.
@@ -228,8 +231,8 @@ def read_sqlite(path: Path, settings: Settings) -> list[ImportedRun]:
     try:
         with opened(path) as connection:
             metrics = columns_of(connection, "metrics")
-            if {"key", "value", "run_uuid", "step"} <= metrics:
-                source = "mlflow"
+            if (own := run_of(metrics)) and {"key", "value", "step"} <= metrics:
+                source = "mlflow" if own == "run_uuid" else "database"
                 _mlflow(connection, metrics, collectors, errors, settings)
             elif {"run_name", "step", "metrics"} <= metrics:
                 source = "trackio"
@@ -247,7 +250,8 @@ def read_sqlite(path: Path, settings: Settings) -> list[ImportedRun]:
     if not source:
         raise InputError(
             f"a database must be one of MLflow (metrics, params, runs) or trackio (metrics, "
-            f"configs), but {str(path)!r} has other tables; give the tracker's own file, or "
+            f"configs), or have tables like them (metrics: run_id, key, step, value; params: "
+            f"run_id, key, value; runs: id, name), but {str(path)!r} has others; give it those, or "
             f"{OF_ONES_OWN}."
         )
     provenance = provenance_of(path, source)
@@ -258,10 +262,17 @@ def _by_run(
     connection: sqlite3.Connection, table: str, column: str, only: str = ""
 ) -> dict[str, str]:
     """A column of one of MLflow's tables, by run; empty where it has none."""
-    if not {"run_uuid", column} <= columns_of(connection, table):
+    columns = columns_of(connection, table)
+    own = run_of(columns) or ("id" if table == "runs" and "id" in columns else "")
+    if not own or column not in columns:
         return {}
-    rows = connection.execute(f"SELECT run_uuid, {column} FROM {table} {only} LIMIT {_MOST_RUNS}")
+    rows = connection.execute(f"SELECT {own}, {column} FROM {table} {only} LIMIT {_MOST_RUNS}")
     return {str(uuid): str(value or "") for uuid, value in rows}
+
+
+def run_of(columns: Set[str]) -> str:
+    """The column of a tracker's table that says whose a row is; "" where none does."""
+    return next((name for name in ("run_uuid", "run_id") if name in columns), "")
 
 
 def _mlflow(
@@ -271,19 +282,20 @@ def _mlflow(
     names, states = (_by_run(connection, "runs", column) for column in ("name", "status"))
     stages = _by_run(connection, "runs", "lifecycle_stage")
     deleted = {uuid for uuid, stage in stages.items() if stage == "deleted"}
-    cut = {uuid: CUT[state.lower()] for uuid, state in states.items() if state in _CUT}
+    cut = {uuid: CUT[state.lower()] for uuid, state in states.items() if state.upper() in _CUT}
     parents = _by_run(connection, "tags", "value", "WHERE key = 'mlflow.parentRunId'")
     # is_nan: MLflow stores NaN as the value 0 with this flag
     flag = "is_nan" if "is_nan" in metrics else "0"
     # in the order in which they were written: the clock of a machine may go back
     time = "timestamp" if "timestamp" in metrics else "rowid"
+    by = run_of(metrics)
     still = {str(row[0]) for row in connection.execute(
-        "SELECT run_uuid FROM metrics GROUP BY run_uuid "
+        f"SELECT {by} FROM metrics GROUP BY {by} "
         "HAVING min(step) = 0 AND max(step) = 0 AND count(*) > count(DISTINCT key)"
     )}  # fmt: skip
     calls = dict[str, Calls]()
     rows = connection.execute(
-        f"SELECT rowid, run_uuid, step, key, value, {flag}, {time} FROM metrics ORDER BY rowid"
+        f"SELECT rowid, {by}, step, key, value, {flag}, {time} FROM metrics ORDER BY rowid"
     )
     trains, above = set[str](), {of for uuid, of in parents.items() if uuid not in deleted}
     for rowid, uuid, step, key, value, is_nan, at in rows:
@@ -311,12 +323,15 @@ def _mlflow(
         one.finish()
         one.check(errors.file)
     for uuid in cut.keys() & collectors.keys():
-        collectors[uuid].note(f"MLflow says that it {cut[uuid]}{STOPPED}")
+        whose = "MLflow" if by == "run_uuid" else "the tracker"
+        collectors[uuid].note(f"{whose} says that it {cut[uuid]}{STOPPED}")
     if deleted and collectors:
         next(iter(collectors.values())).note(DELETED.format(len(deleted)))
-    if {"run_uuid", "key", "value"} <= columns_of(connection, "params"):
+    columns = columns_of(connection, "params")
+    if run_of(columns) and {"key", "value"} <= columns:
         params = defaultdict[str, dict[str, object]](dict)
-        for uuid, key, value in connection.execute("SELECT run_uuid, key, value FROM params"):
+        said = connection.execute(f"SELECT {run_of(columns)}, key, value FROM params")
+        for uuid, key, value in said:
             # verl joins nested keys with "/", transformers does not nest
             params[str(uuid)][str(key).replace("/", ".")] = value
         for uuid, collector in collectors.items():

@@ -14,7 +14,8 @@ run. What the text says of the seed holds for all.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -27,7 +28,13 @@ from isocompute.importers.formats.whose import STEP_COLUMNS
 from isocompute.importers.runs.collect import Collector
 from isocompute.importers.tables.handing import is_a_table
 from isocompute.importers.tables.workbooks import LATEX, SEED, is_workbook
-from isocompute.importers.values.imported import Errors, ImportedRun, UnclearError, provenance_of
+from isocompute.importers.values.imported import (
+    Errors,
+    ImportedRun,
+    Metric,
+    UnclearError,
+    provenance_of,
+)
 from isocompute.importers.values.reading import (
     OF_ONES_OWN,
     iter_lines,
@@ -41,7 +48,8 @@ from isocompute.importers.words.meanings import SPLIT_IN_KEY, SPLITS
 from isocompute.importers.words.names import pattern_in_columns
 from isocompute.importers.words.paths import run_name
 from isocompute.importers.words.plain_words import explained
-from isocompute.importers.words.settings import Settings
+from isocompute.importers.words.settings import Column, Settings
+from isocompute.importers.words.vocabulary import column_of
 
 _LINE = re.compile(r"(?P<before>[^{]*[^{\s][^{]*?)\s*(?P<row>\{.*\})\s*")
 _PROCESS = re.compile(  # the number behind a file is its line: [pipeline.py (612)], pipeline.py:612
@@ -61,10 +69,13 @@ _NUMBER = re.compile(
     r"[A-Za-z_][\w@/.^-]{0,80})\s{0,4}[ =:]\s{0,4}(-?[0-9]*\.?[0-9]+(?:e-?[0-9]+)?%?)"
     r"(?=$|[\s,;|)\]])", re.I,
 )  # fmt: skip
+_SHARE = re.compile(r"(?<![\d/.])([0-9]{1,9})/([1-9][0-9]{0,8})(?![\d/.])")  # (218/400)
+_ASSIGNED = re.compile(r"^([A-Za-z_]\w*)[ \t]*=[ \t]*([0-9][0-9.e+-]*)[ \t]*(?:#.*)?$", re.M)
 # of a line that holds no row, or before one
 _STEP = re.compile(
     r"\b(?:global_|train_)?(?:step|update|iter(?:ation)?)[ =:#]{1,3}([0-9]{1,9})\b", re.I
 )
+_CLOSE = 6e-4  # of a share that is printed with three digits
 _LEAST = 3  # lines; one or two may be settings that a log of another kind prints
 _RULER = re.compile(r"\|?[\s:|-]*-[\s:|-]*")
 _HEADING = re.compile(r"#{1,6}\s+(.*?)\s*#*")
@@ -86,7 +97,9 @@ def read_prefixed(path: Path, settings: Settings) -> list[ImportedRun]:
     Raises:
         UnclearError: rows of several jobs, of which some do not say whose they are.
     """
-    rows = _rows(path) or _told(path, settings)
+    rows, counted = _rows(path), ""
+    if not rows:
+        rows, settings, counted = _told(path, settings)
     if len({one.process for one in rows}) > max(len(rows) / _LEAST, 1):  # of each line a number
         rows = [one._replace(process="") for one in rows]
     named = {one.process for one in rows}
@@ -105,9 +118,11 @@ def read_prefixed(path: Path, settings: Settings) -> list[ImportedRun]:
     for _, text in _lines(path):
         said |= settings_in(text)
     if notebook := outputs_of(path):
-        said = {**said_in(notebook.code), **said}
+        said = {**said_in(_with_values(notebook.code)), **said}
     first.configure(said)
     first.configure_beside(path)
+    if counted:
+        first.counters.infer(counted)
     runs = RunsOfRows(first, path)
     names: dict[str, str] = {}
     for line, process, row in rows:
@@ -196,9 +211,27 @@ def _rows(path: Path) -> list[_Row]:
     return rows
 
 
-def _told(path: Path, settings: Settings) -> list[_Row]:
-    """Rows that lines say in words; none where fewer than three seem to be of held-out problems."""
-    rows, held_out = list[_Row](), 0
+def _with_values(code: str) -> str:
+    r"""Code with the number of a variable where a keyword takes it: cells run one after the other.
+
+    >>> _with_values("G = 8\nG = 4\nf(n = G, m = 2)\nG = 2").splitlines()[2]
+    'f(n = 4, m = 2)'
+    """
+    set_at = [(one.end(), one[1], one[2]) for one in _ASSIGNED.finditer(code)]
+
+    def known(use: re.Match[str]) -> str:
+        last = [value for at, name, value in set_at if at <= use.start() and name == use[2]]
+        return use[1] + (last or [use[2]])[-1]
+
+    return re.sub(r"(\w\s*=\s*)([A-Za-z_]\w*)(?=\s*[,)])", known, code)
+
+
+def _told(path: Path, settings: Settings) -> tuple[list[_Row], Settings, str]:
+    """Rows that lines say in words; none where fewer than three seem to be of held-out problems.
+
+    Also the settings, and a line, where those print the successes of one number beside it.
+    """
+    rows, held_out, shares = list[_Row](), 0, set[tuple[str, str]]()
     for number, text in _lines(path):
         match = _TOLD.match(text)
         found = _NUMBER.findall(f"{match['before']} | {match['rest']}") if match else []
@@ -206,16 +239,30 @@ def _told(path: Path, settings: Settings) -> list[_Row]:
             continue
         words = _SAID.findall(match["before"])
         word = next((one for one in words if one.lower() in SPLITS), "")
-        rows.append(_Row(number, "", {
-            "step": int(match["step"]), **({"event": word} if word else {}), **{
-                key: f"{float(text[:-1]) / 100:.10g}" if text[-1] == "%" else text
-                for key, text in found
-            },
-        }))  # fmt: skip
-        held_out += SPLITS.get(word.lower()) == "validation" or any(
+        found = [(key, f"{float(said[:-1]) / 100:.10g}" if said[-1] == "%" else said)
+                 for key, said in found]  # fmt: skip
+        event = {"event": word} if word else {}
+        rows.append(_Row(number, "", {"step": int(match["step"]), **event, **dict(found)}))
+        own = SPLITS.get(word.lower()) == "validation"
+        held_out += own or any(
             key in settings.columns or SPLIT_IN_KEY.search(key) for key, _ in found
         )
-    return rows if held_out >= _LEAST else []
+        shares |= _counted(text, found) if own else set()
+    kept = rows if held_out >= _LEAST else []
+    (key, problems), *others = shares or {("", "")}
+    if others or not key or settings.columns or column_of(key):
+        return kept, settings, ""
+    return kept, replace(
+        settings, columns={key: Column(metric=Metric(kind="avg", variable=key))},
+        evaluation_problems=settings.evaluation_problems or int(problems),
+    ), f"score: {key}, the share of {problems} that its lines count"
+
+
+def _counted(text: str, found: Sequence[tuple[str, str]]) -> set[tuple[str, str]]:
+    """The key whose number a line prints as successes of problems, too; of a line without, ""."""
+    whole = [(int(one[1]) / int(one[2]), one[2]) for one in _SHARE.finditer(text)]
+    return {(key, of) for key, value in found for share, of in whole
+            if abs(float(value) - share) < _CLOSE} or {("", "")}  # fmt: skip
 
 
 def read_written(path: Path, settings: Settings) -> list[ImportedRun]:

@@ -53,7 +53,7 @@ from isocompute.importers.values.timing import (
     times_of,
 )
 from isocompute.importers.words.called import counts_problems, is_batch, is_called
-from isocompute.importers.words.configuration import facts_of, gpus_of, problems_of
+from isocompute.importers.words.configuration import facts_of, gpus_of, highest_reward, problems_of
 from isocompute.importers.words.fresh import device_batch, processes_of, sharing
 from isocompute.importers.words.meanings import PROBLEMS_SAMPLED, SPLIT_IN_KEY
 from isocompute.importers.words.paths import measured
@@ -122,7 +122,7 @@ def conclude(
     ) and (line := as_planned(c.points, c.config, cadence)):
         c.counters.calls = False
         c.counters.infer(line)
-    if (ticks := max(iterations, parts, placing.own_ticks(c.points))) > 1:
+    if (ticks := max(iterations, parts, placing.own_ticks(c.points, c.config))) > 1:
         held_out = [p for p in c.points if p.column.split != "train"]
         before = sum(len(p.step) for p in held_out)
         c.side = placing.to_updates(c.points, c.side, ticks)
@@ -223,6 +223,10 @@ def conclude(
                  if values[name] is None):  # what may be meant, in the configuration
         unread += [key for key in c.config if is_called(key, name)
                    or (name == _N and is_batch(key)) or key in of_units]  # fmt: skip
+    of = {p.key for p in c.points if p.column.split != "train"}
+    highest = highest_reward(c.config) if of == {"eval/scores"} else None
+    if highest:
+        c.counters.infer(f"score: 0..{highest:g} is the range, by verification_reward")
     return ImportedRun(
         name=clean_text(c.settings.run or c.name),
         problems_per_batch=b_p, rollouts_per_problem=n, steps=values["steps"],
@@ -233,6 +237,7 @@ def conclude(
             facts={**c.settings.facts, **c.extras, **logged_rate(c.side["rate"]),
                    **facts_of(c.config)},
             evaluation_problems=c.settings.evaluation_problems,
+            score_range=provenance.score_range or ((0.0, highest) if highest else None),
             unread=tuple(clean_text(k, 80) for k in unread[:MAX_UNREAD]),
             likely=tuple(clean_text(k, 80) for k in c.evidence.likely(keys)),
             beside_loss=tuple(clean_text(k, 80) for k in c.evidence.beside_loss(keys)),

@@ -30,19 +30,27 @@ OWN_BEGINNING = "begins: not used, since the log begins at step {}"
 Side = Mapping[str, Mapping[int, float]]  # numbers beside scores: kind -> step -> value
 
 
-def own_ticks(points: Collection[Points]) -> int:
-    """What AReaL's counter moves in one update; 1 for other trainers.
+def own_ticks(points: Collection[Points], config: Mapping[str, object]) -> int:
+    """What AReaL's counter or slime's moves in one update; 1 for other trainers.
 
-    It logs the numbers of every mini-batch at a step of their own, and those of the rollouts with
-    the first (1.0.4, utils/stats_logger.py, commit).
+    AReaL logs the numbers of every mini-batch at a step of their own, and those of the rollouts
+    with the first (1.0.4, utils/stats_logger.py, commit). slime may count the optimizer's steps
+    (`--wandb-always-use-train-step`; 2026-08, observability/metric_utils.py): a batch stands at its
+    number times the g steps that it serves. All steps are multiples of g then, and evaluations
+    stand at (k-1)g, (2k-1)g, ...; counted by batches, at k-1, 2k-1, ..., which share no factor.
     """
-    if not any(one.column.trainer == "areal" for one in points):
+    rollout = [p.steps_K for p in points if p.key in ("rollout/reward", "rollout/raw_reward")]
+    own = [p.steps_K for p in points if p.column.trainer == "slime" and p.column.split != "train"]
+    after = np.unique(np.concatenate([K[K > 0] for K in own])) if own else np.zeros(0, int)
+    gaps = np.unique(np.diff(np.unique(np.concatenate(rollout)))) if rollout else after[:0]
+    if after.size > 1 and str(config.get("wandb_always_use_train_step")).lower() != "false":
+        ticks = int(np.gcd.reduce(np.concatenate([*own, *rollout])))
+        width = int(np.gcd.reduce(np.diff(after if after.size < 4 else after[:-1])))
+        every = width == ticks == gaps.max(initial=0) and bool((rollout[0] == 0).any())  # k is 1
+        return ticks if every or int(after[0]) % width == width - ticks > 0 else 1
+    if not any(one.column.trainer == "areal" for one in points) or not rollout:
         return 1
-    rollout = [one.steps_K for one in points if one.key == "rollout/reward"]
-    if not rollout or rollout[0].size < 3:
-        return 1
-    gaps = np.unique(np.diff(np.unique(rollout[0])))
-    return int(gaps[0]) if gaps.size == 1 else 1
+    return int(gaps[0]) if gaps.size == 1 and rollout[0].size > 2 else 1
 
 
 def own_evaluations(score_K: FloatArray) -> tuple[IntArray | None, str]:

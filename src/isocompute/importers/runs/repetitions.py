@@ -28,6 +28,9 @@ from isocompute.importers.words.paths import run_name
 NOT_NOISE = 6.0
 _ENOUGH = 3  # scores that tell a run's noise
 SETTINGS = ("problems_per_batch", "rollouts_per_problem", "seed")
+_TRIAL = re.compile(
+    r"(?:^|[-_./ ])(?:smoke|debug|dbg|dry_?run|sanity|tmp)(?:[-_ ]?test)?(?=$|[-_./ ])", re.I
+)
 # What names add to a run that was done once more: run2, rep_1, b, 20250914, v3.
 _REPEAT = re.compile(
     r"(?:seed|s|runs?|r|rep|repeat|replica|trial|t|try|v|exp|take)?[0-9]+|\([0-9]+\)|[a-z]|rerun|retry|copy",
@@ -106,9 +109,27 @@ def _refuse_another_start(runs: Sequence[ImportedRun]) -> None:
         )
 
 
-def _refuse_trials(runs: Sequence[ImportedRun]) -> None:
-    """A run that ends after a few updates, before any other's first score, is compared to none."""
-    ends = dict[str, tuple[int, float, float]]()  # updates, rollouts, those of the first score
+def without_trials(
+    runs: Sequence[ImportedRun], asked: Collection[str] = ()
+) -> tuple[list[ImportedRun], list[str]]:
+    """Runs without those that are trials by their names and by where they end; a line for each."""
+    odd = [] if "run" in asked else [name for name in _short(runs).odd if _TRIAL.search(name)]
+    return [run for run in runs if run.name not in odd], [
+        f"run {name}: left out: a trial by its name, and no other run has a score before its last; "
+        "--where 'run=*' keeps it" for name in odd
+    ]
+
+
+class _Short(NamedTuple):
+    odd: list[str]
+    left: list[str]
+    ends: dict[str, tuple[int, float, float]]  # updates, rollouts, those of the first score
+    first: float  # rollouts of the others' first score
+
+
+def _short(runs: Sequence[ImportedRun]) -> _Short:
+    """Runs that end after a few updates, before any other's first score."""
+    ends = dict[str, tuple[int, float, float]]()
     for run in runs:
         for s in run.series:
             after = s.rollouts_K[s.rollouts_K > 0]
@@ -119,8 +140,14 @@ def _refuse_trials(runs: Sequence[ImportedRun]) -> None:
     odd = [name for name, (last, *_) in ends.items() if max(last, planned[name]) < few]
     left = [name for name in ends if name not in odd]
     first = min((ends[name][2] for name in left), default=0.0)
-    odd = [name for name in odd if ends[name][1] < first]
-    if odd and len(left) > 1:
+    odd = [name for name in odd if ends[name][1] < first] if len(left) > 1 else []
+    return _Short(odd, left, ends, first)
+
+
+def _refuse_trials(runs: Sequence[ImportedRun]) -> None:
+    """A run that ends after a few updates, before any other's first score, is compared to none."""
+    odd, left, ends, first = _short(runs)
+    if odd:
         last, rollouts, _ = ends[odd[0]]
         raise _without(
             f"runs of one sweep must reach each other's budgets, but {odd[0]!r} ends after "

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from isocompute.errors import InputError
 from isocompute.importers.beside.beside import configuration_beside, configuration_in_table
-from isocompute.importers.tables.columns import SETTINGS, plain_name
+from isocompute.importers.tables.columns import DRAWN, SETTINGS, plain_name
 from isocompute.importers.tables.table import FloatArray
 from isocompute.importers.tables.wide import Texts
 from isocompute.importers.tables.workbooks import said_beside
@@ -79,23 +79,27 @@ def with_configuration(
     return replace(settings, **new)
 
 
-def from_epochs(numbers: dict[str, FloatArray], settings: Settings, path: Path) -> None:
-    """Updates where a table counts passes over the training problems: batches of B_p in each.
+def from_problems(numbers: dict[str, FloatArray], settings: Settings, path: Path) -> None:
+    """Updates where a table counts problems, or passes over those of training: batches of B_p.
 
     Raises:
-        InputError: an epoch, or a row, is no whole number of updates.
+        InputError: a row is no whole number of updates.
     """
-    epochs, problems = numbers.pop("epochs", None), settings.training_problems
-    if epochs is None or {"steps", "rollouts"} & numbers.keys() or problems is None or (
+    epochs, drawn, of = (numbers.pop("epochs", None), numbers.pop(DRAWN, None),
+                         settings.training_problems)  # fmt: skip
+    at, word = drawn, "problems"
+    if drawn is None and epochs is not None and of is not None:
+        at, drawn, word = epochs, epochs * of, f"epochs of {of} problems"
+    if at is None or drawn is None or {"steps", "rollouts"} & numbers.keys() or (
         "problems_per_batch" not in numbers
     ):
         return
-    steps = epochs * problems / numbers["problems_per_batch"]
+    steps = drawn / numbers["problems_per_batch"]
     if (odd := (abs(steps - np.round(steps)) > 1e-6) & np.isfinite(steps)).any():
         row = int(odd.argmax())
         raise InputError(
-            f"{path}: an epoch must be whole updates, but row {row + 1} stands at {epochs[row]:g} "
-            f"epochs of {problems} problems, {steps[row]:.2f} batches of "
+            f"{path}: an update must take a whole batch, but row {row + 1} stands at "
+            f"{at[row]:g} {word}, {steps[row]:.2f} batches of "
             f"{numbers['problems_per_batch'][row]:g}; write a column `steps` of your updates."
         )
     numbers["steps"] = np.round(steps)

@@ -26,7 +26,8 @@ from isocompute.importers.words.settings import Settings
 from isocompute.recipe import RECORDED
 
 REQUIRED = ("problems_per_batch", "rollouts_per_problem", "rollouts", "score")
-NUMBERS = (*REQUIRED, *LOG2, RESPONSES, "steps", "epochs", "tokens", "seed", "best", "worst")
+DRAWN = "problems_drawn"  # what a column map calls a count of problems, so far
+NUMBERS = (*REQUIRED, *LOG2, RESPONSES, DRAWN, "steps", "epochs", "tokens", "seed", "best", "worst")
 TEXTS = ("run", "metric", "problem_set", "split", "arm")
 SETTINGS = ("problems_per_batch", "rollouts_per_problem", "seed")
 # What says which evaluation a score is of, where no column is called problem_set.
@@ -44,6 +45,11 @@ _STEPS = ("step", "update", "updates", "iteration", "iter", "global_step", "trai
 _UPDATES = re.compile(
     r"^(?!.*(?:\bper\b|/|eval|wall|time|total|trained|planned|max|%))"
     r".*\b(?:updates?|steps?|iterations?|iters?|ckpt|checkpoint)\b", re.I,
+)
+# What may count problems or their rollouts, so far
+_PROBLEMS = re.compile(
+    r"(?:^|[^a-z])(?:samples|prompts|problems|questions|queries|tasks|items|examples|games|episodes)"
+    r"(?![a-z])", re.I,
 )
 _SPREAD = re.compile(
     r"(?:^|[ _./-])(?:std|stdev|std_?dev|std_?err|sd|sem|se|err|error|ci|ci95|lower|upper|low|high|"
@@ -308,7 +314,12 @@ def _cures(
              or (column in counters and re.search("batch", column, re.I))]  # fmt: skip
     if not steps and not any(plain_name(c) in _EPOCHS for c in header):
         steps = [c.strip() for c in counters] * (len(counters) == 1)  # in any language
-    if "rollouts" in rest and steps:
+    if "rollouts" in rest and len(steps) == 1 and _PROBLEMS.search(steps[0]):
+        names = {"steps": "updates", DRAWN: "problems", "rollouts": "rollouts"}
+        maps = ", ".join(f"{mapping(steps[0], k)} if it counts {v}" for k, v in names.items())
+        yield Cure(f"{maps}, each so far",
+                   ["--map", f"{steps[0]}={'_OR_'.join(names).upper()}"])  # fmt: skip
+    elif "rollouts" in rest and steps:
         maps = " or ".join(mapping(column, "steps") for column in steps[:3])
         yield Cure(f"{maps} if it counts updates, or --map KEY=rollouts",
                    ["--map", f"{steps[0] if len(steps) == 1 else 'KEY'}=steps"],

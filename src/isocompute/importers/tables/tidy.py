@@ -16,6 +16,7 @@ from isocompute.importers.beside.beside import tables_of
 from isocompute.importers.runs.repetitions import Named, refuse_two_sweeps
 from isocompute.importers.tables import beside, cells, checks
 from isocompute.importers.tables.columns import (
+    DRAWN,
     NUMBERS,
     REQUIRED,
     SETTINGS,
@@ -204,7 +205,7 @@ def curves_of(
             if name not in mine and value is not None:
                 mine[name] = np.full(rows, float(value))
         beside.from_responses(mine, path, None if is_turned else units)
-        beside.from_epochs(mine, one.settings, path)
+        beside.from_problems(mine, one.settings, path)
         if "steps" in mine and "rollouts" not in mine and set(SETTINGS[:2]) <= set(mine):
             mine["rollouts"] = (
                 mine["problems_per_batch"] * mine["rollouts_per_problem"] * mine["steps"]
@@ -285,7 +286,8 @@ def _unsaid(there: Mapping[str, str], settings: Settings, path: Path) -> list[st
     if settings.pattern is not None and "run" in there:
         made |= {n: "run" for n in SETTINGS if f"{{{n}}}" in settings.pattern}
     missing = [n for n in missing if made.get(n) not in there]
-    counts = "steps" in there or ("epochs" in there and settings.training_problems is not None)
+    epochs = "epochs" in there and settings.training_problems is not None
+    counts = "steps" in there or DRAWN in there or epochs
     if "rollouts" in missing and counts and not set(SETTINGS) & set(missing):
         missing.remove("rollouts")
     return missing

@@ -213,8 +213,9 @@ def trial_of(options: Sequence[str]) -> list[str]:
     if any(word.startswith("KEY=") for word in options):
         return words
     for flag, word in zip(options[::2], options[1::2], strict=True):
-        if not is_open(word):
-            words += [flag, word]
+        key, choice, _ = word.partition("=STEPS_OR_")
+        if choice or not is_open(word):
+            words += [flag, f"{key}=steps" if choice else word]
             continue
         n = word.startswith(_N)  # of which runs of one configuration are is not known then
         words += [ASSUME, _N, "--set", "resumed=apart"] if n else [ASSUME, _SETTINGS[0]]

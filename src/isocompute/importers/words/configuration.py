@@ -280,6 +280,19 @@ def of_another(config: Mapping[str, object]) -> bool:
     return any(words.group in config for words in _TRAINERS if words.group not in (*GROUPS, _N))
 
 
+def highest_reward(config: Mapping[str, object]) -> float | None:
+    """What open-instruct's `eval/scores` can be at most (2026-08, data_loader.py); None elsewhere.
+
+    >>> highest_reward({"apply_verifiable_reward": True, "verification_reward": 10.0})
+    10.0
+    """
+    told = {key: str(value).lower() for key, value in config.items()}
+    others = ("apply_r1_style_format_reward", "non_stop_penalty", "apply_evolving_rubric_reward")
+    if told.get("apply_verifiable_reward") != "true" or "true" in map(told.get, others):
+        return None
+    return number(config.get("verification_reward"))
+
+
 def gpus_of(config: Mapping[str, object]) -> int | None:
     """GPUs that a run trained on, as far as its configuration says it.
 

@@ -53,6 +53,19 @@ def written_in(text: str, name: str) -> tuple[int, int] | None:
     return None if said is None else said.span(1)
 
 
+def without_seed(name: str) -> tuple[str, int] | None:
+    """What runs that differ in their seed share of their names, and the seed; None without one.
+
+    >>> without_seed("qwen_n16-s2"), without_seed("seed3_n4"), without_seed("n4")
+    (('qwen_n16', 2), ('n4', 3), None)
+    """
+    said = _said(name, "seed")
+    if said is None:
+        return None
+    before, after = (part.strip("-_. ") for part in (name[: said.start()], name[said.end() :]))
+    return ("_".join(filter(None, (before, after))), int(said[1]))
+
+
 def _said(text: str, name: str, perhaps: str = "") -> re.Match[str] | None:
     if name == "seed" and (timed := _BEFORE_TIME.search(text)):
         return timed

@@ -23,6 +23,7 @@ import pyarrow.csv  # noqa: F401  # before the clock starts
 
 from isocompute.allocation import parse_budget
 from isocompute.answers import fit_sweep, plan_from_source
+from isocompute.answers.sigmoid import Bounds, fit_sigmoids
 from isocompute.domain import Curve
 from isocompute.model import fit_posterior
 from isocompute.testing.planted import NOISE, WORLDS
@@ -92,6 +93,16 @@ def large_csv(folder: Path) -> None:
     print(f"  peak memory {after.ru_maxrss / 2**20:.2f} GiB (target 0.5)", flush=True)
 
 
+def many_paths() -> None:
+    rng = np.random.default_rng(0)
+    u = np.linspace(4.8, 6.6, 49)
+    rows = (rng.uniform(2, 8, (400, 1)), rng.uniform(5, 6.3, (400, 1)))
+    y = 3 + 6 / (1 + np.exp(-rows[0] * (u - rows[1]))) + rng.normal(0, 0.1, (400, 49))
+    bounds = Bounds(level=(3.0, 9.0), slope=(0.5, 90.0), midpoint=(4.1, 7.3))
+    with timed("sigmoids of 400 paths of n*", "0.05 s of CPU"):
+        fit_sigmoids(u, y, bounds)
+
+
 def by_runs() -> None:
     curves = planted(-(-RUNS[-1] // 7))
     for runs in RUNS:
@@ -104,4 +115,5 @@ if __name__ == "__main__":
         large_csv(Path(name))  # first: a child's peak memory counts what its parent holds
         file_to_plan(Path(name))
     many_draws()
+    many_paths()
     by_runs()

@@ -13,7 +13,6 @@ digits. That they are stationary points is tested here.
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -312,21 +311,6 @@ def test_a_falling_curve_becomes_flat(level) -> None:
     fit = one(0.7 - 0.1 * (X - 4.0), replace(WIDE, level=level))
     assert fit.height[0] < 1e-6
     assert fit.value(X)[0] == pytest.approx(np.full(len(X), np.clip(0.55, *level)), abs=1e-6)
-
-
-@pytest.mark.long
-def test_four_hundred_paths_in_a_twentieth_of_a_second() -> None:
-    rng = np.random.default_rng(0)
-    u = np.linspace(4.8, 6.6, 49)
-    rows = (rng.uniform(2, 8, (400, 1)), rng.uniform(5, 6.3, (400, 1)))
-    y = 3 + 6 / (1 + np.exp(-rows[0] * (u - rows[1]))) + rng.normal(0, 0.1, (400, 49))
-    bounds = Bounds(level=(3.0, 9.0), slope=(0.5, 90.0), midpoint=(4.1, 7.3))
-    took = []
-    for _ in range(5):
-        start = time.process_time()
-        fit_sigmoids(u, y, bounds)
-        took.append(time.process_time() - start)
-    assert min(took) <= 0.05
 
 
 @pytest.mark.long

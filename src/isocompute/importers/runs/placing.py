@@ -54,7 +54,9 @@ def own_ticks(points: Collection[Points], config: Mapping[str, object], what: st
         if ticks == 1 or (width > ticks and first % width == width - ticks):
             return ticks
         every = ticks == gaps.max(initial=0) and bool((rollout[0] == 0).any())
-        if width == ticks and max((K == 0).sum() for K in own) > 1:
+        # two at 0, and no more than one elsewhere: rows that repeat a score are no evaluations
+        twice = any((K == 0).sum() == 2 and np.unique(K).size == K.size - 1 for K in own)
+        if width == ticks and twice:
             return ticks
         if every or (width not in (0, first) and width not in between):
             at = ", ".join(map(str, after[:4].tolist()))

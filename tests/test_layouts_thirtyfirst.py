@@ -336,3 +336,216 @@ def test_a_choice_is_made_before_it_is_read(tmp_path: Path) -> None:
     assert "choose one: --map samples=steps" in text
     told = refused(source, ["hits=score", "samples=problem_drawn"])
     assert "did you mean problems_drawn?" in told
+
+
+# Attacks on these rules: what they took in silence, and is asked about now.
+
+
+def forks(folder: Path, at: Sequence[int], every: int | None) -> Path:
+    """slime's counters where a fork evaluates elsewhere, or few batches were logged."""
+    for n in N:
+        rows: list[dict[str, object]] = [{"eval/step": s, "eval/held": score(s, n)} for s in at]
+        rows += [{"rollout/step": s, "rollout/raw_reward": 0.5}
+                 for s in range(0, at[-1] + 1, every or 1) if every]  # fmt: skip
+        lines(folder / f"n{n}.jsonl", [{"_step": i, **row} for i, row in enumerate(rows)])
+    return folder
+
+
+@pytest.mark.parametrize(("at", "every"), [
+    ((0, 8, 16, 24), 2), ((0, 10), 2), ((0, 5, 10, 15), 5), ((0, 27, 57, 78, 87, 117), None),
+])  # fmt: skip
+def test_steps_that_share_a_factor_otherwise_are_asked_about(
+    tmp_path: Path, at: tuple[int, ...], every: int | None
+) -> None:
+    source, sets = forks(tmp_path, at, every), ["pattern=n{rollouts_per_problem}",
+                                                "problems_per_batch=12"]  # fmt: skip
+    g = every or 3
+    text = refused(source, sets=sets)
+    assert f"slime's steps are all multiples of {g} (evaluations at {at[1]}" in text
+    assert f"--set num_iterations={g} if a batch serves {g} steps" in text
+    for k in (1, g):
+        told = drawn(load(source, sets=[*sets, f"num_iterations={k}"]))
+        assert [x / 48 for x in told[12, 4, None]][-1] in (at[-1] // k, at[-1] // k + 1)
+
+
+@pytest.mark.parametrize("at", [(6, 12, 18), (10, 20, 30, 40), (0, 10, 20, 40)])
+def test_evaluations_at_multiples_count_batches(tmp_path: Path, at: tuple[int, ...]) -> None:
+    found = load(forks(tmp_path, at, None),
+                 sets=["pattern=n{rollouts_per_problem}", "problems_per_batch=12"])  # fmt: skip
+    assert drawn(found)[12, 4, None] == [48 * s for s in at]
+
+
+@pytest.mark.parametrize("name", [
+    "n4_no-debug", "no_debug", "code-debug_n4", "debug-task", "smoke-free", "without_sanity",
+    "swe-debug-bench",
+])  # fmt: skip
+def test_a_run_without_debugging_or_of_it_is_no_trial(tmp_path: Path, name: str) -> None:
+    assert "if it was a trial, leave it out" in refused(sweep(tmp_path, {name: {}}))
+
+
+@pytest.mark.parametrize("name", ["dry-run", "sanity-check", "n4_debug", "debug_2"])
+def test_a_trial_has_several_spellings(tmp_path: Path, name: str) -> None:
+    assert len(load(sweep(tmp_path, {name: {}}))) == 3
+
+
+def test_a_word_that_all_runs_have_makes_none_a_trial(tmp_path: Path) -> None:
+    source = sweep(tmp_path, {"debug_n2": {}})
+    for n in (4, 8, 16):
+        (source / f"real_n{n}").rename(source / f"debug_n{n}")
+    assert "'debug_n2' ends after 2 updates" in refused(source)
+
+
+def test_runs_of_several_ranges_are_not_mixed(tmp_path: Path) -> None:
+    source = open_instruct(tmp_path)
+    said = json.loads((source / "g8.json").read_text())
+    write(source / "g8.json", json.dumps({**said, "verification_reward": 5.0}))
+    text = refused(source)
+    assert "must share the range of their scores, but say 0..5 (the first such run: 'g8')" in text
+    assert "0..10 (the first such run: 'g4')" in text
+    assert len(load(source, score_range=(0.0, 10.0))) == 2
+    write(source / "g8.json", json.dumps({**said, "reward_model_multiplier": 1.0}))
+    assert "none (the first such run: 'g8')" in refused(source)
+
+
+@pytest.mark.parametrize("change", [
+    "ALTER TABLE runs ADD COLUMN deleted INTEGER; UPDATE runs SET deleted = (id = 13)",
+    "ALTER TABLE runs ADD COLUMN deleted_at TEXT; UPDATE runs SET deleted_at = 'x' WHERE id = 13",
+    "UPDATE runs SET status = 'deleted' WHERE id = 13",
+])
+def test_what_its_tracker_deleted_is_left_out(tmp_path: Path, change: str) -> None:
+    source = tracker(tmp_path / "own.db", (1e-6, 1e-6))
+    with sqlite3.connect(source) as made:
+        made.executescript(change)
+    runs = read_log(source)
+    assert [run.name for run in runs] == ["code_4_11", "code_4_12", "code_8_14"]
+    assert "1 more runs were deleted in the tracker and are left out" in runs[0].notes
+
+
+def test_a_setting_of_two_values_is_asked_about(tmp_path: Path) -> None:
+    source = tracker(tmp_path / "own.db")
+    with sqlite3.connect(source) as made:
+        made.execute("INSERT INTO params VALUES (12, 'note', 'a'), (12, 'note', 'b')")
+    assert len(load(source)) == 2
+    with sqlite3.connect(source) as made:
+        made.execute("INSERT INTO params VALUES (12, 'group_size', '32')")
+    assert "params has 8 and 32 of 'group_size'" in refused(source)
+
+
+def test_a_column_that_says_what_a_value_is_of_is_of_its_key(tmp_path: Path) -> None:
+    source = tracker(tmp_path / "own.db")
+    with sqlite3.connect(source) as made:
+        made.executescript("""
+            ALTER TABLE metrics ADD COLUMN split TEXT;
+            UPDATE metrics SET split = 'train', value = value + 0.3, key = 'pass@1';
+        """)
+        made.executemany("INSERT INTO metrics VALUES (?, 'pass@1', ?, ?, '', 'val')",
+                         [(at, s, score(s, n)) for at, n in ((11, 4), (12, 8)) for s in AT])
+    assert "val/pass@1" in refused(source)
+    found = load(source, maps=["val/pass@1=avg"])
+    assert found[0].score_K.tolist() == pytest.approx([score(s, 4) for s in AT])
+
+
+@pytest.mark.parametrize("told", [
+    "0.4110 truncated {v:.3f} ({k}/500)", "0.4110 format_ok {v:.3f} ({k}/500)",
+    "0.4110 progress {v:.3f} ({k}/500 batches)", "0.4110 wrong {v:.3f} ({k}/500)",
+    "0.4110 pass@8 {v:.3f} ({k}/500)", "0.4110 best_of_4 {v:.3f} ({k}/500)",
+    "0.4110 acc {v:.3f} ({k}/500) f1 {v:.3f}",
+])  # fmt: skip
+def test_a_share_of_what_may_not_be_solved_is_asked_about(tmp_path: Path, told: str) -> None:
+    for n in N:
+        notebook(tmp_path / f"run{n}.ipynb", n, told)
+    assert "must hold validation metrics that are known" in refused(tmp_path, sets=["processes=1"])
+
+
+def test_a_share_of_responses_says_no_number_of_problems(tmp_path: Path) -> None:
+    for n in N:
+        notebook(tmp_path / f"run{n}.ipynb", n, "{v:.4f} ({k}/500 samples)")
+    assert {c.trials for c in load(tmp_path, sets=["processes=1"])} == {None}
+    assert {run.provenance.evaluation_problems for run in read_log(tmp_path)} == {None}
+
+
+def test_a_shared_configuration_is_found_by_any_sign(tmp_path: Path) -> None:
+    source = shared(tmp_path, ["q-s1-g4", "q-s2-g4", "q-s1-g8"])
+    for n in N:
+        (source / "configs" / f"g{n}.json").rename(source / "configs" / f"q-g{n}.json")
+    assert {(n, seed) for _, n, seed in drawn(load(source))} == {(4, 1), (4, 2), (8, 1)}
+
+
+def test_configurations_of_one_name_must_agree(tmp_path: Path) -> None:
+    source = shared(tmp_path, ["g4-s1", "g4-s2", "g8-s1"])
+    said = "data:\n  train_batch_size: {}\nactor_rollout_ref:\n  rollout:\n    n: 4\n"
+    write(source / "configs" / "g4.yaml", said.format(16))
+    assert len(load(source)) == 3
+    write(source / "configs" / "g4.yaml", said.format(99))
+    assert "must say the same B_p, n and seed, but g4.yaml and g4.json differ" in refused(source)
+
+
+def test_a_shared_configuration_of_another_batch_is_none(tmp_path: Path) -> None:
+    for named, known in ((16, True), (64, True), (12, False)):  # 64: B_p * n
+        source = shared(tmp_path / f"{named}", [f"bs{named}_g4-s1"])
+        (source / "configs" / "g4.json").rename(source / "configs" / f"bs{named}_g4.json")
+        if known:
+            assert drawn(load(source)) == {(16, 4, 1): [64 * s for s in AT]}
+        else:
+            assert "must be known" in refused(source)
+
+
+@pytest.mark.parametrize("meaning", ["problems_drawn", "epochs"])
+def test_a_log_has_no_counts_of_tables(tmp_path: Path, meaning: str) -> None:
+    for n in N:
+        lines(tmp_path / f"n{n}.jsonl", [
+            {"step": s, "data": {VERL: score(s, n), "seen": 7 * s}} for s in AT
+        ])  # fmt: skip
+    sets = ["pattern=n{rollouts_per_problem}", "problems_per_batch=7"]
+    text = refused(tmp_path, [f"{VERL}={meaning}"], sets)
+    assert f"is to be {meaning}, which a table alone can have; drop that --map" in text
+    assert "which a table alone can have" in refused(tmp_path, [f"seen={meaning}"], sets)
+
+
+@pytest.mark.parametrize(("name", "value"), [("steps", 3), ("rollouts", 30)])
+def test_problems_that_were_drawn_agree_with_the_other_counts(
+    tmp_path: Path, name: str, value: int
+) -> None:
+    source = courses(tmp_path) / "course.csv"
+    header, *rows = source.read_text().splitlines()
+    more = [f"{row},{0 if row.split(',')[1] == '0' else value}" for row in rows]
+    source.write_text("\n".join([f"{header},{name}", *more]) + "\n")
+    text = refused(source, ["hits=score", "samples=problems_drawn"])
+    assert f"{name} and problems_drawn must agree, but row 2 has {name}={value}" in text
+
+
+def test_problems_of_one_batch_are_not_those_so_far(tmp_path: Path) -> None:
+    source = courses(tmp_path, each=0) / "course.csv"
+    source.write_text(source.read_text().replace(",0,", ",7,"))
+    text = refused(source, ["hits=score", "samples=problems_drawn"])
+    assert "must count the problems so far, but every row has those of one batch" in text
+
+
+def test_tables_that_say_two_batches_of_a_run_are_asked_about(tmp_path: Path) -> None:
+    source = courses(tmp_path)
+    write(source / "old.csv", (source / "about.csv").read_text().replace(",7,", ",14,"))
+    text = refused(source / "course.csv", ["hits=score", "samples=problems_drawn"])
+    assert "one problems_per_batch of a run, but 'alf_n4' has 7 and, in old.csv, 14" in text
+
+
+def test_tables_of_other_scores_of_the_same_runs_are_no_repetitions(tmp_path: Path) -> None:
+    source = courses(tmp_path)
+    for at, name in enumerate(("math", "code")):
+        text = (source / "course.csv").read_text().replace(",0.", f",0.{at}")
+        write(source / f"{name}.csv", text)
+    (source / "course.csv").unlink()
+    maps = ["hits=score", "samples=problems_drawn"]
+    assert "'code' (2 runs) and 'math' (2) have the same ones" in refused(source, maps)
+    for at, name in enumerate(("math", "code")):
+        (source / f"{name}.csv").rename(source / f"rep{at}.csv")
+    assert len(load(source, maps)) == 4
+
+
+def test_a_course_in_two_tables_is_one(tmp_path: Path) -> None:
+    source = courses(tmp_path)
+    header, *rows = (source / "course.csv").read_text().splitlines()
+    for name, some in (("early", (0, 70)), ("late", (140, 210))):
+        mine = [row for row in rows if int(row.split(",")[1]) in some]
+        write(source / f"{name}.csv", "\n".join([header, *mine]) + "\n")
+    (source / "course.csv").unlink()
+    assert len(load(source, ["hits=score", "samples=problems_drawn"])) == 4

@@ -298,7 +298,7 @@ def _read_folder(folder: Path, settings: Settings) -> list[ImportedRun]:
         attempt(read_written, path, settings.for_path(path))
     told = [not_read(reasons)] * bool(reasons)
     if deleted:
-        told.insert(0, DELETED.format(deleted))
+        told.insert(0, DELETED.format(deleted, "MLflow"))
     told += [ABOVE.format(name_of(store)) for store in above]
     if special:
         told.append(f"{special} pipes, devices or broken links of the folder were not opened")

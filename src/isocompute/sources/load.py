@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -24,6 +25,7 @@ from isocompute.importers.convert import note_lines, pooled, to_curves
 from isocompute.importers.given import tables_or_runs
 from isocompute.importers.runs.repetitions import (
     Named,
+    own_range,
     refuse_two_sweeps,
     require_one_arm,
     select_imported,
@@ -277,7 +279,9 @@ def _read(asked: _Asked) -> Found:
         try:
             found = [(table, c) for table in tables for c in load_tidy(table, **how)]
             if len(tables) > 1 and "run" not in asked.where:
-                refuse_two_sweeps([_named(table, c) for table, c in found if not c.run], _ALONE)
+                twice = _in_two_tables(found)
+                refuse_two_sweeps([_named(table, c) for table, c in found
+                                   if not c.run or c.run in twice], _ALONE)  # fmt: skip
         except InputError as error:
             error.args = (shown(str(error)),)
             raise
@@ -299,6 +303,15 @@ def _require_rates(asked: _Asked) -> None:
 
 
 _ALONE = "give the files of one of them alone (fit runs/*/NAME.csv)."
+
+
+def _in_two_tables(found: Sequence[tuple[Path, Curve]]) -> set[str]:
+    """Runs that have scores of the same updates in several tables, and not parts of one course."""
+    at = Counter((run, *rest) for _, run, *rest in {
+        (table, c.run, c.configuration, c.seed, c.metric, c.problem_set, c.split, c.arm, x)
+        for table, c in found if c.run for x in c.rollouts_K[c.rollouts_K > 0].tolist()
+    })  # fmt: skip
+    return {run for (run, *_), tables in at.items() if tables > 1}
 
 
 def _named(table: Path, c: Curve) -> Named:
@@ -335,7 +348,7 @@ def _of_logs(asked: _Asked, runs: Sequence[ImportedRun]) -> Found:
     require_one_arm(scored, asked.where)
     asked.tell([*trials, *unsaid(scored, asked.where)])
     if score_range == PLAIN:  # as it was declared at the import
-        score_range = next((r for run in runs if (r := run.provenance.score_range)), PLAIN)
+        score_range = own_range(path, scored)
     train: list[Curve] = []
     if asked.train:
         # nothing about training, several metrics of it, or rewards on another scale

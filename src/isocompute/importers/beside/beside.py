@@ -39,6 +39,7 @@ from pathlib import Path
 from isocompute.importers.beside.elsewhere import (
     LEVELS,
     LONGEST,
+    agreed,
     content,
     contradicts,
     is_answer,
@@ -228,7 +229,7 @@ def configuration_named(
             if not there and inner is None:
                 continue
             file = there[0] if there else home / name / (inner or ("",))[0]
-            said = content(file)
+            said = agreed(there) if there else content(file)
             if seed is None:
                 return os.path.relpath(file, path.parent), said
             if tells(said) and not contradicts(said, run):  # of runs that differ in their seed

@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 
 from isocompute.errors import InputError
+from isocompute.importers.values.imported import UnclearError
 from isocompute.importers.values.reading import (
     MAX_LINE_BYTES,
     flatten,
@@ -110,9 +111,13 @@ def tells(said: Mapping[str, object]) -> bool:
 
 
 def contradicts(said: Mapping[str, object], run: str) -> bool:
-    """Whether a run's name speaks of another n: a script that was changed for the next run."""
-    n, called = configuration(said).rollouts_per_problem, number_in(run, "rollouts_per_problem")
-    return None not in (n, called) and n != called
+    """Whether a run's name speaks of another n or B_p: a script that was changed for the next."""
+    b_p, n, _ = configuration(said).design
+    batch = number_in(run, "problems_per_batch")
+    called = number_in(run, "rollouts_per_problem")
+    # a name may say B_p * n
+    other = None not in (b_p, n, batch) and batch not in (b_p, (b_p or 0) * (n or 0))
+    return other or (None not in (n, called) and n != called)
 
 
 @lru_cache(maxsize=1)
@@ -128,6 +133,23 @@ def configurations_in(within: Path) -> list[tuple[Path, str]]:
             if len(found) > _MOST:
                 return []
     return found
+
+
+def agreed(files: Sequence[Path]) -> dict[str, object]:
+    """What files of one name say, as a.json and a.yaml do; the first, where all say the same B_p.
+
+    Raises:
+        UnclearError: they do not.
+    """
+    said = [content(file) for file in files]
+    of = [configuration(one).design for one in said if tells(one)]
+    if any(one != of[0] for one in of):
+        raise UnclearError(
+            f"{files[0].parent}: configurations of one name must say the same B_p, n and seed, but "
+            f"{' and '.join(file.name for file in files)} differ; move away the one that is not "
+            "of the runs."
+        )
+    return next((one for one in said if tells(one)), said[0])
 
 
 def content(file: Path) -> dict[str, object]:

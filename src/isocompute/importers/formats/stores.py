@@ -38,12 +38,15 @@ from isocompute.importers.values.reading import (
     parse_json,
 )
 from isocompute.importers.values.reading import number as number_of
+from isocompute.importers.words.configuration import configuration
 from isocompute.importers.words.meanings import tell_of_training
 from isocompute.importers.words.settings import Settings
 
 _CUT = ("FAILED", "KILLED")  # MLflow's words
 _MOST_RUNS = 100_000
-DELETED = "{} more runs were deleted in MLflow and are left out"
+DELETED = "{} more runs were deleted in {} and are left out"
+_GONE = ("deleted", "is_deleted", "deleted_at")  # columns of a tracker of one's own
+_PARTS = ("split", "subset", "phase", "context", "dataset", "problem_set")  # what a value is of
 ABOVE = "{} is the parent of other runs, has no rows of training and is left out"
 MAX_KEYS = 20_000
 _MOST_STILL = 1 << 28  # bytes of metrics that are held at once; at half nothing changes
@@ -281,6 +284,10 @@ def _mlflow(
 ) -> None:
     names, states = (_by_run(connection, "runs", column) for column in ("name", "status"))
     stages = _by_run(connection, "runs", "lifecycle_stage")
+    stages |= {uuid: "deleted" for uuid, state in states.items() if state.lower() == "deleted"}
+    for column in _GONE:
+        stages |= {uuid: "deleted" for uuid, said in _by_run(connection, "runs", column).items()
+                   if said.lower() not in ("", "0", "false", "no")}  # fmt: skip
     deleted = {uuid for uuid, stage in stages.items() if stage == "deleted"}
     cut = {uuid: CUT[state.lower()] for uuid, state in states.items() if state.upper() in _CUT}
     parents = _by_run(connection, "tags", "value", "WHERE key = 'mlflow.parentRunId'")
@@ -289,13 +296,17 @@ def _mlflow(
     # in the order in which they were written: the clock of a machine may go back
     time = "timestamp" if "timestamp" in metrics else "rowid"
     by = run_of(metrics)
+    whose = "MLflow" if by == "run_uuid" else "the tracker"
+    part = next((name for name in _PARTS if name in metrics), "''")
+    parts = connection.execute(f"SELECT count(DISTINCT {part}) FROM metrics").fetchone()[0]
+    called = "key" if parts < 2 else f"CASE WHEN {part} > '' THEN {part} || '/' || key ELSE key END"
     still = {str(row[0]) for row in connection.execute(
         f"SELECT {by} FROM metrics GROUP BY {by} "
-        "HAVING min(step) = 0 AND max(step) = 0 AND count(*) > count(DISTINCT key)"
+        f"HAVING min(step) = 0 AND max(step) = 0 AND count(*) > count(DISTINCT {called})"
     )}  # fmt: skip
     calls = dict[str, Calls]()
     rows = connection.execute(
-        f"SELECT rowid, {by}, step, key, value, {flag}, {time} FROM metrics ORDER BY rowid"
+        f"SELECT rowid, {by}, step, {called}, value, {flag}, {time} FROM metrics ORDER BY rowid"
     )
     trains, above = set[str](), {of for uuid, of in parents.items() if uuid not in deleted}
     for rowid, uuid, step, key, value, is_nan, at in rows:
@@ -323,17 +334,24 @@ def _mlflow(
         one.finish()
         one.check(errors.file)
     for uuid in cut.keys() & collectors.keys():
-        whose = "MLflow" if by == "run_uuid" else "the tracker"
         collectors[uuid].note(f"{whose} says that it {cut[uuid]}{STOPPED}")
     if deleted and collectors:
-        next(iter(collectors.values())).note(DELETED.format(len(deleted)))
+        next(iter(collectors.values())).note(DELETED.format(len(deleted), whose))
     columns = columns_of(connection, "params")
     if run_of(columns) and {"key", "value"} <= columns:
         params = defaultdict[str, dict[str, object]](dict)
         said = connection.execute(f"SELECT {run_of(columns)}, key, value FROM params")
         for uuid, key, value in said:
             # verl joins nested keys with "/", transformers does not nest
-            params[str(uuid)][str(key).replace("/", ".")] = value
+            mine, key = params[str(uuid)], str(key).replace("/", ".")
+            if mine.get(key, value) != value and str(uuid) in collectors and (
+                configuration({**mine, key: value}).design != configuration(mine).design
+            ):
+                raise UnclearError(
+                    f"run {names.get(str(uuid), uuid)}: a setting must have one value, but params "
+                    f"has {mine[key]} and {value} of {key!r}; delete the row that does not hold."
+                )
+            mine[key] = value
         for uuid, collector in collectors.items():
             own, parent = params[uuid], parents.get(uuid, "")
             collector.configure({**params[parent], **own})

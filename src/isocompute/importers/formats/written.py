@@ -41,6 +41,7 @@ from isocompute.importers.values.reading import (
     open_log,
     parse_json,
     parse_python,
+    whole,
 )
 from isocompute.importers.values.series import STEPS
 from isocompute.importers.words.configuration import configuration
@@ -69,7 +70,15 @@ _NUMBER = re.compile(
     r"[A-Za-z_][\w@/.^-]{0,80})\s{0,4}[ =:]\s{0,4}(-?[0-9]*\.?[0-9]+(?:e-?[0-9]+)?%?)"
     r"(?=$|[\s,;|)\]])", re.I,
 )  # fmt: skip
-_SHARE = re.compile(r"(?<![\d/.])([0-9]{1,9})/([1-9][0-9]{0,8})(?![\d/.])")  # (218/400)
+# (218/400), and what it counts
+_SHARE = re.compile(r"(?<![\d/.])([0-9]{1,9})/([1-9][0-9]{0,8})(?![\d/.])(?:[ ]*([a-z]+))?", re.I)
+# Words for solved problems; a share of others may be truncated, well-formed or wrong, or progress
+_SOLVED = re.compile(
+    r"(?:(?:val|eval|test|valid|validation|dev|held-?out)[ /_.-])?(?:mean[_.-])?(?:acc|accuracy|"
+    r"correct|solved?|success|pass(?:ed|@1|_1|1)?|score|exact(?:_match)?|em|right|hits?|win)"
+    r"(?:[_.-](?:rate|frac|fraction|share))?", re.I,
+)
+_RESPONSES = re.compile("samples|responses|rollouts|completions|generations|answers|trials", re.I)
 _ASSIGNED = re.compile(r"^([A-Za-z_]\w*)[ \t]*=[ \t]*([0-9][0-9.e+-]*)[ \t]*(?:#.*)?$", re.M)
 # of a line that holds no row, or before one
 _STEP = re.compile(
@@ -254,15 +263,17 @@ def _told(path: Path, settings: Settings) -> tuple[list[_Row], Settings, str]:
         return kept, settings, ""
     return kept, replace(
         settings, columns={key: Column(metric=Metric(kind="avg", variable=key))},
-        evaluation_problems=settings.evaluation_problems or int(problems),
+        evaluation_problems=settings.evaluation_problems or whole(problems),
     ), f"score: {key}, the share of {problems} that its lines count"
 
 
 def _counted(text: str, found: Sequence[tuple[str, str]]) -> set[tuple[str, str]]:
     """The key whose number a line prints as successes of problems, too; of a line without, ""."""
-    whole = [(int(one[1]) / int(one[2]), one[2]) for one in _SHARE.finditer(text)]
-    return {(key, of) for key, value in found for share, of in whole
-            if abs(float(value) - share) < _CLOSE} or {("", "")}  # fmt: skip
+    counts = [(int(one[1]) / int(one[2]), one[2] if not _RESPONSES.fullmatch(one[3] or "")
+              else f"{one[2]} responses") for one in _SHARE.finditer(text)]  # fmt: skip
+    own = {(key, of) for key, value in found for share, of in counts
+           if abs(float(value) - share) < _CLOSE}  # fmt: skip
+    return own if own and all(_SOLVED.fullmatch(key) for key, _ in own) else {("", "")}
 
 
 def read_written(path: Path, settings: Settings) -> list[ImportedRun]:

@@ -75,6 +75,7 @@ def conclude(
     Raises:
         UnclearError: where what counts updates is not clear, or B_p * n contradicts the tokens.
     """
+    doubts.refuse_of_tables(c, f"{path}: run {c.name}")
     found, iterations = c.found, doubts.iterations_of(c)
     cadence = cadence_of(c.config, c.settings.eval_every)
     parts, told = micro_batches(c.points, c.config, cadence)
@@ -122,7 +123,9 @@ def conclude(
     ) and (line := as_planned(c.points, c.config, cadence)):
         c.counters.calls = False
         c.counters.infer(line)
-    if (ticks := max(iterations, parts, placing.own_ticks(c.points, c.config))) > 1:
+    known = c.settings.num_iterations is not None or iterations > 1
+    own = 1 if known else placing.own_ticks(c.points, c.config, f"{path}: run {c.name}")
+    if (ticks := max(iterations, parts, own)) > 1:
         held_out = [p for p in c.points if p.column.split != "train"]
         before = sum(len(p.step) for p in held_out)
         c.side = placing.to_updates(c.points, c.side, ticks)
@@ -209,8 +212,8 @@ def conclude(
         c.counters.infer(line)
     provenance, gpus = provenance or provenance_of(path, source), c.settings.gpus
     times, gpus = times_of(c.side), gpus or gpus_of(c.config)
-    own = None if sharing(c.config)[0] else processes_of(c.config)
-    if gpus is None and (gpus := own) and times:
+    devices = None if sharing(c.config)[0] else processes_of(c.config)
+    if gpus is None and (gpus := devices) and times:
         c.counters.infer(f"gpus={gpus}: one for each process")
     spent = Spent(times=times, gpus=gpus or gpus_by_throughput(c.side), tokens=compute.each,
                   drawn=compute.drawn, epochs=Each.of(c.side[EPOCH]))  # fmt: skip

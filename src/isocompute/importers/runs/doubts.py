@@ -27,6 +27,7 @@ from isocompute.importers.words.plain_words import OWN, plain_keys
 from isocompute.importers.words.scored import is_rate, mapped, scores_unread
 from isocompute.importers.words.settings import Settings
 
+_OF_TABLES = ("problems_drawn", "epochs")  # what a column map calls counts so far
 _OF_LOOPS = ("_per_iter", "_per_iteration", "_per_batch")  # a step or an update is an update
 _PROCESSES = "processes: "  # begins what a run infers of its B_p
 
@@ -241,6 +242,22 @@ def refuse_problems(c: Collected, what: str) -> None:
             told = f"{what}: {told}; choose with --set evaluation_problems={max(rows)}, or another."
             raise UnclearError(told, options=("--set", "evaluation_problems=PROBLEMS"),
                                trial=("--set", f"evaluation_problems={max(rows)}"))
+
+
+def refuse_of_tables(c: Collected, what: str) -> None:
+    """A column map gives a key of a log a meaning that only a column of a table can have.
+
+    Raises:
+        UnclearError: so.
+    """
+    for points in c.points:
+        if points.column.metric.label in _OF_TABLES:
+            raise UnclearError(
+                f"{what}: a key of a log must be mapped to a score, steps, rollouts or "
+                f"problems_sampled, but {points.key!r} is to be {points.column.metric.label}, "
+                "which a table alone can have; drop that --map where the log's steps are updates, "
+                "or name the key that counts them: --set step=KEY."
+            )
 
 
 def iterations_of(c: Collected) -> int:

@@ -29,7 +29,10 @@ NOT_NOISE = 6.0
 _ENOUGH = 3  # scores that tell a run's noise
 SETTINGS = ("problems_per_batch", "rollouts_per_problem", "seed")
 _TRIAL = re.compile(
-    r"(?:^|[-_./ ])(?:smoke|debug|dbg|dry_?run|sanity|tmp)(?:[-_ ]?test)?(?=$|[-_./ ])", re.I
+    # not of a run without such things, nor of a task: no-debug, code_debug, smoke-free
+    r"(?:^|[-_./ ])(?<!\bno.)(?<!_no.)(?<!non.)(?<!not.)(?<!without.)(?<!code.)(?<!swe.)"
+    r"(?:smoke|debug|dbg|dry[-_ ]?run|sanity|tmp)(?:[-_ ]?test)?"
+    r"(?=$|[-_./ ])(?![-_./ ](?:free|less|bench|tasks?|env|data|set)(?![a-z]))", re.I,
 )
 # What names add to a run that was done once more: run2, rep_1, b, 20250914, v3.
 _REPEAT = re.compile(
@@ -113,11 +116,31 @@ def without_trials(
     runs: Sequence[ImportedRun], asked: Collection[str] = ()
 ) -> tuple[list[ImportedRun], list[str]]:
     """Runs without those that are trials by their names and by where they end; a line for each."""
-    odd = [] if "run" in asked else [name for name in _short(runs).odd if _TRIAL.search(name)]
+    _, left, *_ = short = _short(runs)
+    # a word that the others have, too, tells none of them apart
+    kept = "run" in asked or any(map(_TRIAL.search, left))
+    odd = [] if kept else [name for name in short.odd if _TRIAL.search(name)]
     return [run for run in runs if run.name not in odd], [
         f"run {name}: left out: a trial by its name, and no other run has a score before its last; "
         "--where 'run=*' keeps it" for name in odd
     ]
+
+
+def own_range(path: str, runs: Sequence[ImportedRun]) -> tuple[float, float]:
+    """The range of scores that runs say.
+
+    Raises:
+        InputError: they say several, or some say none.
+    """
+    of = {run.provenance.score_range: run.name for run in reversed(runs)}
+    if len(of) > 1:
+        said = ", ".join(f"{'none' if r is None else f'{r[0]:g}..{r[1]:g}'} (the first such run: "
+                         f"{name!r})" for r, name in of.items())  # fmt: skip
+        raise InputError(
+            f"{path}: runs must share the range of their scores, but say {said}; choose runs of "
+            "one range with --where run=PATTERN, or, if all share it, give it: --range LOW HIGH."
+        )
+    return next(iter(of), None) or (0.0, 1.0)
 
 
 class _Short(NamedTuple):

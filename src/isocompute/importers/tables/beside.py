@@ -11,7 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isocompute.errors import InputError
-from isocompute.importers.beside.beside import configuration_beside, configuration_in_table
+from isocompute.importers.beside.beside import (
+    configuration_beside,
+    configuration_in_table,
+    tables_of,
+)
 from isocompute.importers.tables.columns import DRAWN, SETTINGS, plain_name
 from isocompute.importers.tables.table import FloatArray
 from isocompute.importers.tables.wide import Texts
@@ -88,6 +92,8 @@ def from_problems(numbers: dict[str, FloatArray], settings: Settings, path: Path
     epochs, drawn, of = (numbers.pop("epochs", None), numbers.pop(DRAWN, None),
                          settings.training_problems)  # fmt: skip
     at, word = drawn, "problems"
+    if drawn is not None:
+        _refuse_other_counts(numbers, drawn, path)
     if drawn is None and epochs is not None and of is not None:
         at, drawn, word = epochs, epochs * of, f"epochs of {of} problems"
     if at is None or drawn is None or {"steps", "rollouts"} & numbers.keys() or (
@@ -95,6 +101,11 @@ def from_problems(numbers: dict[str, FloatArray], settings: Settings, path: Path
     ):
         return
     steps = drawn / numbers["problems_per_batch"]
+    if word == "problems" and steps.size > 2 and (steps == 1).all():
+        raise InputError(
+            f"{path}: {DRAWN} must count the problems so far, but every row has those of one "
+            "batch; write a column `steps` of your updates."
+        )
     if (odd := (abs(steps - np.round(steps)) > 1e-6) & np.isfinite(steps)).any():
         row = int(odd.argmax())
         raise InputError(
@@ -103,6 +114,23 @@ def from_problems(numbers: dict[str, FloatArray], settings: Settings, path: Path
             f"{numbers['problems_per_batch'][row]:g}; write a column `steps` of your updates."
         )
     numbers["steps"] = np.round(steps)
+
+
+def _refuse_other_counts(numbers: dict[str, FloatArray], drawn: FloatArray, path: Path) -> None:
+    """Updates or rollouts of a table, against the problems that a column map says it counts."""
+    b_p, n = (numbers.get(name) for name in SETTINGS[:2])
+    for name, each in (("steps", b_p), ("rollouts", None if n is None else 1 / n)):
+        if name not in numbers or each is None:
+            continue
+        counted = numbers[name] * each
+        if (odd := (abs(counted - drawn) > 1e-6 * np.maximum(drawn, 1))).any():
+            row = int(odd.argmax())
+            raise InputError(
+                f"{path}: {name} and {DRAWN} must agree, but row {row + 1} has "
+                f"{name}={numbers[name][row]:g}, which are {counted[row]:g} problems, beside "
+                f"{drawn[row]:g}; drop the --map to {DRAWN}, or leave out the column of {name} "
+                "where it counts something else."
+            )
 
 
 def from_responses(
@@ -152,6 +180,15 @@ def from_table_beside(
     codes, names = texts["run"]
     rows = [row for name in names if (row := configuration_in_table(path, name)) is not None]
     said = [configuration(row) for _, row in rows]
+    for one, own in zip(names, said, strict=False) if len(said) == len(names) else ():
+        for other, about in tables_of(path.parent).items():
+            there = configuration(about[one]) if other != path.name and one in about else own
+            for name in (name for name in SETTINGS if name not in numbers):
+                if None not in (a := getattr(own, name), b := getattr(there, name)) and a != b:
+                    raise UnclearError(
+                        f"{path}: tables beside it must say one {name} of a run, but {one!r} has "
+                        f"{a} and, in {other}, {b}; move away the one that is not of these runs."
+                    )
     for name in SETTINGS if len(said) == len(names) else ():
         values = [getattr(one, name) for one in said]
         if name not in numbers and None not in values:

@@ -288,7 +288,8 @@ def highest_reward(config: Mapping[str, object]) -> float | None:
     """
     told = {key: str(value).lower() for key, value in config.items()}
     others = ("apply_r1_style_format_reward", "non_stop_penalty", "apply_evolving_rubric_reward")
-    if told.get("apply_verifiable_reward") != "true" or "true" in map(told.get, others):
+    added = number(config.get("reward_model_multiplier"))  # of older versions
+    if told.get("apply_verifiable_reward") != "true" or "true" in map(told.get, others) or added:
         return None
     return number(config.get("verification_reward"))
 

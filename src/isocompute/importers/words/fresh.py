@@ -44,6 +44,11 @@ class Found(NamedTuple):
     ticks: int = 1
     per_tick: int = 1
 
+    @property
+    def design(self) -> tuple[int | None, int | None, int | None]:
+        """B_p, n and the seed."""
+        return self.problems_per_batch, self.rollouts_per_problem, self.seed
+
 
 class _Batch(NamedTuple):
     """TRL's batch of fresh rollouts.

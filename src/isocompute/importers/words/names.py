@@ -58,12 +58,15 @@ def without_seed(name: str) -> tuple[str, int] | None:
 
     >>> without_seed("qwen_n16-s2"), without_seed("seed3_n4"), without_seed("n4")
     (('qwen_n16', 2), ('n4', 3), None)
+    >>> without_seed("qwen-s3-n4")
+    ('qwen-n4', 3)
     """
     said = _said(name, "seed")
     if said is None:
         return None
     before, after = (part.strip("-_. ") for part in (name[: said.start()], name[said.end() :]))
-    return ("_".join(filter(None, (before, after))), int(said[1]))
+    sign = next((one for one in name[said.end() :][:1] if one in "-."), "_")
+    return (sign.join(filter(None, (before, after))), int(said[1]))
 
 
 def _said(text: str, name: str, perhaps: str = "") -> re.Match[str] | None:

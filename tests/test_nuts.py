@@ -79,7 +79,7 @@ def test_both_mean_the_same_posterior(against: Any, name: str) -> None:
         }
         theirs, _ = density(sweep.model, (), {}, jax.tree.map(jax.numpy.asarray, sampled))
         differences.append(float(theirs) - 5 * scales[-1] - ours)
-    assert np.ptp(differences) < 1e-6
+    assert np.ptp(differences) < 1e-3  # of about 60: residuals are in single precision
 
 
 @pytest.mark.slow

@@ -110,12 +110,14 @@ def test_the_answer_in_one_screen() -> None:
 
 def test_the_run_that_a_study_was_for_is_planned_by_one_command() -> None:
     command = "isocompute plan 'my runs.csv' --budget 2M"
-    assert f"Plan it was for: {command}" in fit_lines(document(), target=2e6)
+    assert f"Study's target: {command}" in fit_lines(document(), target=2e6)
+    other = "\n".join(fit_lines({**document(), "unit": "tokens"}, target=2e6))
+    assert "target" not in other  # it was given in rollouts
     d = {**document(), "notices": [], "verdict": {"level": "ok", "reason": ""}}
     assert f"Next: {command}" in fit_lines(d, target=2e6)
-    assert "Plan it was for" not in "".join(fit_lines(d, target=2e6))
+    assert "target" not in "".join(fit_lines(d, target=2e6))
     by_tokens = "\n".join(fit_lines({**d, "unit": "tokens"}, target=2e6))
-    assert "--unit tokens --budget 40Mtok" in by_tokens  # it was given in rollouts
+    assert "--unit tokens --budget 40Mtok" in by_tokens
 
 
 def line(d: dict[str, Any], label: str) -> str:

@@ -129,7 +129,9 @@ def step_lines(
     for i, step in enumerate(steps, 1):
         left = room - len(rows)
         forms = _forms(i, step, wide)
-        forms.append(forms[-1][:1])  # without its command, which --why has
+        # in one line of its own, else without its command, which --why has
+        own = f"  {i}. {step['do']}   {step['command']}".rstrip()
+        forms += [*([[own]] if len(own) <= WIDTH else []), forms[-1][:1]]
         row = next((row for row in forms if len(row) <= left), None)
         if row is None:
             break

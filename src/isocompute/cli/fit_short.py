@@ -50,12 +50,12 @@ def fit_lines(
     ]
     room = LINES - len(answer) - 1
     reason = _closing("Confidence", _verdict(document), min(room - 1, 2))
-    plan = _plan_line(document, source, target)
-    steps = _next_lines(_next(document) or [plan], room - len(reason))
+    first, plan = _next(document), _plan_line(document, source, target)
+    steps = _next_lines(first or [plan], room - len(reason))
+    own = f"Study's target: {plan}"
+    if first and _in_rollouts(document, target) and len(own) <= WIDTH:
+        steps += [own] * (room > len(reason) + len(steps))
     room -= len(reason) + len(steps)
-    if room and target is not None and len(said := f"Plan it was for: {plan}") <= WIDTH:
-        steps += [said] * (steps[0] != f"Next: {plan}")
-        room -= steps[-1] == said
     if room and (paid := document.get("by_gpu_hours")):
         n, by_rollouts = (row["tested_rollouts_per_problem"] for row in (paid, best[-1]))
         why = ", being faster" if n > by_rollouts else ""
@@ -255,11 +255,16 @@ def _next_lines(steps: Sequence[str], most: int) -> list[str]:
 
 def _plan_line(document: Row, source: str, target: float | None) -> str:
     """The command that plans what the sweep was for, or somewhat beyond what was compared."""
-    unit, suffix = _IN_UNIT.get(document["unit"], ("", ""))
-    if target is not None and not unit:
+    if _in_rollouts(document, target):
         return f"isocompute plan {source} --budget {compact(target).replace(',', '')}"
+    unit, suffix = _IN_UNIT.get(document["unit"], ("", ""))
     budget = _budget(_PLAN_FACTOR * _compared(document)).replace(",", "")
     return f"isocompute plan {source} {unit}--budget {budget}{suffix}"
+
+
+def _in_rollouts(document: Row, target: float | None) -> bool:
+    """Whether there is a target that the answers count in, too."""
+    return target is not None and document["unit"] not in _IN_UNIT
 
 
 def _next(document: Row) -> list[str]:
@@ -272,7 +277,8 @@ def _next(document: Row) -> list[str]:
     for step in steps:
         if step not in kept and not ("seed" in step and any("seed" in one for one in kept)):
             kept.append(step)
-    return [*kept[:1], f"{kept[1]}."] if len(kept) > 1 else [f"{step}." for step in kept]
+    kept = kept[:2]
+    return [*kept[:-1], f"{kept[-1]}."] if kept else []
 
 
 def _source(document: Row) -> str:

@@ -28,6 +28,7 @@ from isocompute.domain import Curve
 from isocompute.errors import InputError
 from isocompute.files import drafted, write_text
 from isocompute.report import figures
+from isocompute.sources import studies
 
 _FIT_SWEEP = answers.fit_sweep
 ROOT = Path(__file__).resolve().parents[1]
@@ -399,6 +400,16 @@ def test_fit_reads_for_people(sweep_csv: Path, capsys: pytest.CaptureFixture[str
     for words in ("Best n ", "Wrong n ", "Predicts ", "Batch or n ", "Confidence: ", "--full"):
         assert words in out
     assert "\x1b[" not in out
+
+
+def test_fit_names_the_command_that_plans_what_a_study_was_for(
+    sweep_csv: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(studies, "study_facts", lambda source: studies.StudyFacts(target=7e6))
+    for whole in ([], ["--full"]):
+        assert main(["fit", str(sweep_csv), *whole]) == 0
+        out = " ".join(capsys.readouterr().out.replace("\\\n", " ").split())
+        assert f"isocompute plan {sweep_csv} --budget 7M" in out
 
 
 def test_fit_in_full(sweep_csv: Path, capsys: pytest.CaptureFixture[str]) -> None:

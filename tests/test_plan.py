@@ -28,7 +28,7 @@ from isocompute.answers.logged import as_logged, in_logs
 from isocompute.answers.plan import plan_from_source
 from isocompute.answers.prescribe import Question, _edges, prescribe
 from isocompute.answers.price import Price
-from isocompute.answers.step_lines import checks, with_checks
+from isocompute.answers.step_lines import checks, step_lines, with_checks
 from isocompute.answers.steps import _STEPS, Runs, nearest, run_next
 from isocompute.answers.verdict import untested
 from isocompute.answers.weight import trust
@@ -1403,6 +1403,21 @@ def test_a_long_command_stands_on_a_line_of_its_own() -> None:
     assert lines[at + 1].startswith("       grid.problems_per_batch=64")
     assert all(len(line) <= 80 for line in lines)
     assert len(lines) <= 15
+
+
+def test_a_step_keeps_its_command_where_one_line_is_left() -> None:
+    d = plan_budget(planted(), AT).document
+    steps = [{**step, "do": do, "command": command, "cost": {}, "rollouts": None}
+             for step, do, command in zip(
+                 steps_of([_LARGER], Configuration(32, 8), 0.0) * 2,
+                 ("see if a sweep pays, and which n to take if not", "measure the lr"),
+                 ("isocompute design --budget 2e6 -o study.yaml", "isocompute lr-sweep s.yaml"),
+                 strict=True)]  # fmt: skip
+    assert step_lines(steps, d, 3)[1:] == [
+        "  1. see if a sweep pays, and which n to take if not",
+        "     isocompute design --budget 2e6 -o study.yaml",
+        "  2. measure the lr   isocompute lr-sweep s.yaml",
+    ]
 
 
 def test_a_long_reason_is_said_whole_where_a_step_finds_room() -> None:

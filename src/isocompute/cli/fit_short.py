@@ -52,10 +52,10 @@ def fit_lines(
     reason = _closing("Confidence", _verdict(document), min(room - 1, 2))
     first, plan = _next(document), _plan_line(document, source, target)
     steps = _next_lines(first or [plan], room - len(reason))
-    own = f"Study's target: {plan}"
-    if first and _in_rollouts(document, target) and len(own) <= WIDTH:
-        steps += [own] * (room > len(reason) + len(steps))
     room -= len(reason) + len(steps)
+    own = pasted(plan, WIDTH, "Study's target: ", " " * 4)
+    if first and _in_rollouts(document, target) and len(own) <= room:
+        steps, room = [*steps, *own], room - len(own)
     if room and (paid := document.get("by_gpu_hours")):
         n, by_rollouts = (row["tested_rollouts_per_problem"] for row in (paid, best[-1]))
         why = ", being faster" if n > by_rollouts else ""

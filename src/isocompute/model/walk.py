@@ -24,7 +24,7 @@ from isocompute.model.solve import Problem, assembled, batches, products_at, slo
 WORK, LEAST_ROUNDS, MOST_ROUNDS = 36, 4, 13
 # Leaps of one round, and a leap in units of the curvature's own length. A ceiling far from the data
 # has a longer tail than the curvature says, so four leaps leave scores there 0.2 posterior standard
-# deviations off, six 0.15, eight 0.12. But eight end as a mirror of the start: bumps stay small.
+# deviations off, six 0.17, eight 0.12. But eight end as a mirror of the start: bumps stay small.
 LEAPS, LEAP = 6, 0.35
 SMALL = 8  # matrices that are inverted whole; 4 and 16 take up to a tenth and a half longer
 POSSIBLE = 200  # sets of scales of one parameter, from their prior

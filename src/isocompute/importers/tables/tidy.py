@@ -14,7 +14,7 @@ from isocompute.domain import Curve
 from isocompute.errors import InputError
 from isocompute.importers.beside.beside import tables_of
 from isocompute.importers.runs.repetitions import Named, refuse_two_sweeps
-from isocompute.importers.tables import beside, cells, checks
+from isocompute.importers.tables import beside, cells, checks, ranges
 from isocompute.importers.tables.columns import (
     DRAWN,
     NUMBERS,
@@ -166,7 +166,7 @@ def curves_of(
     models = [c for c in table.column_names if plain_name(c) in MODELS and c not in where]
     score_of = partial(scores_of, path=path, score_range=score_range)
     numbers = {name: numbers_of(table, name, path) for name in NUMBERS if name in there}
-    numbers |= {name: score_of(table, name) for name in checks.SCORES if name in there}
+    numbers |= {name: score_of(table, name) for name in ranges.SCORES if name in there}
     cells.from_logarithms(numbers, goes_by, path)
     units = texts_of(table, UNIT) if UNIT in there else None
     texts = {name: texts_of(table, name) for name in TEXTS if name in there}
@@ -224,7 +224,7 @@ def curves_of(
                     "another row, and are left out")  # fmt: skip
         if missing := [name for name in REQUIRED if name not in mine]:
             raise not_there(path, missing, header, settings)
-        checks.check_numbers(mine, path, score_range, goes_by.get("rollouts", "rollouts").strip())
+        ranges.check_numbers(mine, path, score_range, goes_by.get("rollouts", "rollouts").strip())
         cells.check_rounded(table, mine, path)
         cells.check_filled(mine, words, path)
         if not where:
@@ -233,7 +233,7 @@ def curves_of(
         if not signs:
             require_range(called, mine["score"], score_range, str(path))
         low, high = score_range
-        mine |= {name: (mine[name] - low) / (high - low) for name in set(checks.SCORES) & set(mine)}
+        mine |= {name: (mine[name] - low) / (high - low) for name in set(ranges.SCORES) & set(mine)}
         if one.metric is not None:
             words["metric"] = (np.zeros(rows, dtype=np.int64), [one.metric])
         is_wide = one.is_wide or filled > 0
@@ -248,7 +248,7 @@ def curves_of(
         chosen = {goes_by.get(name, name): name for name in where}
         told = told_apart(
             _select(read(path, lambda _: {**others, **chosen}), where, path).select([*others]),
-            [*(v for k, v in numbers.items() if k not in checks.SCORES),
+            [*(v for k, v in numbers.items() if k not in ranges.SCORES),
              *(c for c, _ in texts.values())],
             mine["score"] if len(scores) < 2 and "score" in mine else None, path,
         ) if others else ""  # fmt: skip

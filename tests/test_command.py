@@ -24,6 +24,7 @@ from isocompute.runner import run_study
 from isocompute.sources import load_curves
 from isocompute.store import Store
 from isocompute.store.doctor import examine
+from isocompute.store.status import study_status
 from isocompute.study import RunSpec, Study
 from sinks import ListSink
 from study_helpers import FAST
@@ -257,6 +258,29 @@ def test_another_study_of_the_same_run_begins_anew(tmp_path: Path) -> None:
     for name in ("one", "two"):
         run_study(study_of(make_spec(tmp_path)), tmp_path / name, workers=0, settings=FAST)
     assert sorted(p.parent.name for p in tmp_path.rglob("metrics.jsonl")) == ["run-0", "run-1"]
+
+
+def test_a_trainer_of_a_worker_can_be_asked_to_stop(tmp_path: Path) -> None:
+    # A worker leaves Ctrl-C and SIGTERM to its runner; a program that it starts must not inherit
+    # that, or a stop waits half a minute and kills it before it saves anything.
+    asks = script(tmp_path, "import signal; print(signal.getsignal(signal.SIGTERM), "
+                            "signal.getsignal(signal.SIGINT)); sys.exit(3)")  # fmt: skip
+    study = study_of(make_spec(tmp_path, command=asks))
+    run_study(study, tmp_path / "study", workers=1, settings=FAST)
+    said = state(tmp_path / "study")[1]
+    assert f"{signal.SIG_DFL} {signal.default_int_handler}".partition(" at ")[0] in said, said
+    assert "SIG_IGN" not in said
+    assert study_status(tmp_path / "study").starts is None
+
+
+def test_a_trainer_without_times_tells_nothing_of_its_start(tmp_path: Path) -> None:
+    run_study(study_of(make_spec(tmp_path)), tmp_path / "study", workers=0, settings=FAST)
+    with Store(tmp_path / "study") as store:
+        (run,) = store.runs()
+        assert run.wall_s > 0
+        assert store.steps(run.hash).wall_s_K.sum() == 0
+        assert store.idle_s(run.hash) == []
+    assert study_status(tmp_path / "study").starts is None
 
 
 @pytest.mark.long

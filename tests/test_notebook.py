@@ -120,6 +120,11 @@ def test_the_best_by_budget(sweep: iso.Sweep) -> None:
     assert sweep.best("2M")["rollouts"] == [2e6]
     assert sweep.best([1e6, "2e6"])["rollouts"] == pytest.approx([1e6, 2e6])
     assert len(sweep.best()) == len(sweep.document["best"]) == len(sweep.to_frame())
+    assert iso.parse_budget(5e5) == iso.parse_budget("5e5")
+    with pytest.raises(iso.InputError, match="one of fix, joint, .*metric.*, but got problemset;"):
+        iso.fit(SOURCE, problemset="math")
+    with pytest.raises(iso.InputError, match="must be written to a file, but '/proc/x/r.html' giv"):
+        sweep.report("/proc/x/r.html")
     with pytest.raises(iso.InputError, match="a budget must be in rollouts, .* but got '400gpuh'"):
         sweep.best("400gpuh")
     assert sweep.best(np.int64(2_000_000))["rollouts"] == [2e6]

@@ -28,7 +28,7 @@ from isocompute.answers.logged import as_logged, in_logs
 from isocompute.answers.plan import plan_from_source
 from isocompute.answers.prescribe import Question, _edges, prescribe
 from isocompute.answers.price import Price
-from isocompute.answers.step_lines import checks, step_lines, with_checks
+from isocompute.answers.step_lines import checks, step_lines, too_dear, with_checks
 from isocompute.answers.steps import _STEPS, Runs, nearest, run_next
 from isocompute.answers.verdict import untested
 from isocompute.answers.weight import trust
@@ -375,9 +375,22 @@ def test_a_fixed_batch_is_split_by_the_scores_of_its_splits() -> None:
 def test_the_n_beyond_an_end_of_a_fixed_batch_keeps_the_batch(best: Any, beyond: Any) -> None:
     arms = {(8, 128): (0.03,) * 2, (16, 64): (0.03,) * 2, (32, 32): (0.03,) * 2}
     fit = planted({**arms, best: (0.2, 0.2)}, kind=("fixed_batch_size", 1024))
-    q = Question(fit=fit, x=AT, batch_size=1024)
-    (end,) = _edges(q, Configuration(*best))
-    assert [c for c, _ in end.trains] == [Configuration(*beyond)]
+    for q in (Question(fit=fit, x=AT, batch_size=1024), Question(fit=fit, x=AT)):
+        (end,) = _edges(q, Configuration(*best))  # a batch was split, whatever is asked for
+        assert [c for c, _ in end.trains] == [Configuration(*beyond)]
+    assert fit.at_n(Configuration(*best), beyond[1]) == Configuration(*beyond)
+    assert fit.at_n(Configuration(1, 1024), 2048) == Configuration(1, 2048)
+
+
+def test_no_other_batch_is_a_check_of_a_fixed_one() -> None:
+    """Another n takes another B_p, and another B_p of the same n is another question."""
+    fit = planted({(16, 32): (0.03,) * 2, (8, 64): (0.03,) * 2}, kind=("fixed_batch_size", 512))
+    lacks = {one.code: one for one in untested(fit)}
+    assert [c for c, _ in lacks["one_or_two_n"].trains] == [Configuration(4, 128)]
+    assert lacks["one_or_two_n"].text.startswith("Nothing but n = 32 and 64 at a batch of 512 was")
+    d = plan_budget(fit, AT).document
+    assert "bp_untested" not in codes(d)
+    assert "bp_untested" in codes(plan_budget(planted(), AT).document)
 
 
 def test_a_split_that_was_never_tested_is_named() -> None:
@@ -1454,6 +1467,9 @@ def test_steps_dearer_than_the_run_are_not_asked_for_first() -> None:
         cheap = {**steps[1], "rollouts": 1.0, "cost": Rates().cost(1.0)}
         both = advice_lines({**plan, "run_next": [priced, cheap]})
         assert sum(line.startswith(("  1. ", "  2. ")) for line in both) == 1 + asked
+        free = {**steps[1], "do": "say the rate", "rollouts": None, "cost": None}
+        assert not any("say the rate" in str(one) for one in too_dear({"run_next": [free]}, []))
+        assert too_dear({"run_next": [priced, free]}, []) == [priced]
     half = {**steps[0], "rollouts": 0.6 * plan["rollouts"], "cost": Rates().cost(1.0)}
     assert checks({**plan, "run_next": [half, half, cheap]}) == [half, cheap]  # together
 
@@ -1898,6 +1914,8 @@ def test_what_was_trained_already_is_not_bought_again() -> None:
     assert trained_words({**one, "law": {"select": "final"}}) == f"{use} a checkpoint at step 1,009"
     two = {"trained": {"runs": 2, "run": "x" * 60, "step": 9}}
     assert trained_words(two) == "2 runs went this far: use the best checkpoint, at step 9"
+    nameless = {"trained": {"runs": 2, "run": "", "step": 9}}
+    assert trained_words(nameless) == "2 runs went this far: use the best checkpoint, at step 9"
     said_whole = f"2 runs went this far already: use {'x' * 60}'s checkpoint at step 9"
     assert trained_words(two, math.inf) == said_whole
     assert trained_words({"trained": None}) == ""

@@ -134,8 +134,8 @@ def test_a_plan_of_runs_that_record_their_recipe_assumes_nothing() -> None:
         vars(c)["recorded"] = own
     d = plan_budget(fit, AT).document
     assert (d["learning_rate"], d["learning_rate_from"]) == (3e-6, "runs")
-    assert (d["recipe"]["kl_coef"], d["recipe"]["entropy_coef"]) == (0, 0)
-    assert d["recorded"] == ["learning_rate", "kl_coef", "entropy_coef", "warmup_steps"]
+    assert (d["recipe"]["kl_coef"], d["recipe"]["entropy_coef"]) == (0, None)  # nobody said that
+    assert d["recorded"] == ["learning_rate", "kl_coef", "warmup_steps"]
     budget = Budget(amount=AT, unit="rollouts")
     d = plan_from_source("x.csv", budget=budget, fit=fit).document
     assert not {"anchor_assumed", "difficulty_assumed"} & {*codes(d)}
@@ -183,13 +183,15 @@ VERL = "actor_rollout_ref.actor"
 @pytest.mark.parametrize(
     ("config", "found"),
     [
-        ({f"{VERL}.use_kl_loss": True, f"{VERL}.kl_loss_coef": 0.001}, {"kl_coef": "0.001"}),
-        ({f"{VERL}.use_kl_loss": "False", f"{VERL}.kl_loss_coef": 0.001}, {"kl_coef": "0"}),
+        ({f"{VERL}.use_kl_loss": True, f"{VERL}.kl_loss_coef": 0.001},
+         {"kl_coef": "0.001", "entropy_coef": "0"}),  # it would write that, too
+        ({f"{VERL}.use_kl_loss": "False", f"{VERL}.kl_loss_coef": 0.001},
+         {"kl_coef": "0", "entropy_coef": "0"}),
         ({f"{VERL}.kl_loss_coef": 0.001}, {}),  # on or off is not said
         ({f"{VERL}.use_kl_loss": False, f"{VERL}.kl_loss_coef": 0.001,
           "algorithm.use_kl_in_reward": True}, {}),
         ({"beta": 0.04}, {}),  # whose?
-        ({"num_generations": 8, "beta": 0.04}, {"kl_coef": "0.04"}),
+        ({"num_generations": 8, "beta": 0.04}, {"kl_coef": "0.04", "entropy_coef": "0"}),
         ({"num_generations": 8, "loss_type": "cispo", "epsilon_high": 5},
          {"objective": "cispo", "aggregation": "token-mean"}),
         ({"num_generations": 8, "epsilon_high": 0.28}, {"clip_high": "0.28"}),

@@ -65,7 +65,7 @@ def test_arrays_and_rollouts_of_ones_own_are_taken(tmp_path: Path) -> None:
     rec.log(3.0, score=np.array(0.75))
     rec.log(4, tokens=9)
     run = run_of(rec.path)
-    assert series_of(run).rollouts_K.tolist() == [100, 96]
+    assert series_of(run).rollouts_K.tolist() == [100, 132]  # a whole batch later
     assert series_of(run).score_K.tolist() == [0.5, 0.75]
     assert rec.tokens_before(5) == 9
     assert rec.tokens_before(1) == 0
@@ -90,7 +90,11 @@ def test_unequal_outcomes_are_refused_and_kept(
     rec.log(0, score=0.5)
     rec.log(1, outcomes={"p": [0, 0], "q": [1]})
     rec.log(2, outcomes={"p": [0.5]})
-    assert capsys.readouterr().err.count("0 or 1, as many for every problem") == 1
+    said = capsys.readouterr().err
+    assert said.count("0 or 1, as many for every problem, but got 2 problems with [1, 2]") == 1
+    other = recorder(tmp_path / "b")
+    other.log(2, outcomes={"p": [0, 1], "q": [1, 2]})
+    assert "as many for every problem, but problem 'q' has 2;" in capsys.readouterr().err
     assert series_of(run_of(rec.path)).step_K.tolist() == [0]
 
 
@@ -143,6 +147,46 @@ def test_tokens_after_a_resume_are_those_of_the_new_branch(
     again.log(35, score=0.3, tokens=2950)  # below step 30's of the branch that was given up
     assert capsys.readouterr().err == ""
     assert series_of(run_of(again.path)).tokens_K.tolist() == [1000, 1900, 3000, 2950]
+
+
+def test_a_count_that_begins_again_at_a_resume_is_left_out(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first = recorder(tmp_path / "a")
+    first.log(100, score=0.1, rollouts=4000, tokens=9000)  # more than 100 batches of 32
+    first.close()
+    again = recorder(tmp_path / "a")
+    again.log(110, score=0.2, rollouts=320, tokens=9900)
+    again.log(300, score=0.3, rollouts=6400, tokens=27000)  # beyond 4000, and still too few
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1
+    assert "rollouts must count from the run's begin, but step 110 has 320 after 4000; add what was drawn before the resume" in said  # noqa: E501 (one message)
+    series = series_of(run_of(again.path))
+    assert series.rollouts_K.tolist() == [4000, 4000 + 10 * 32, 4000 + 200 * 32]
+    assert series.tokens_K.tolist() == [9000, 9900, 27000]
+    again.close()
+    third = recorder(tmp_path / "a")
+    third.log(310, score=0.3, rollouts=11_000)
+    assert series_of(run_of(third.path)).rollouts_K.tolist()[-1] == 11_000
+
+
+def test_a_newer_recorder_of_the_process_goes_on(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    older = recorder(tmp_path / "a")
+    older.log(10, score=0.1)
+    newer = recorder(tmp_path / "a")  # the older is still there, as in a notebook
+    newer.log(20, score=0.2)
+    assert "this process has made a newer one of a.jsonl; log to that" in capsys.readouterr().err
+    older.log(15, score=0.9)
+    newer.log(30, score=0.3)
+    run = run_of(newer.path)
+    assert series_of(run).step_K.tolist() == [10, 20, 30]
+    other = recorder(tmp_path / "a", rollouts_per_problem=16)  # another run takes nothing over
+    other.log(10, score=0.5)
+    newer.log(40, score=0.4)
+    assert series_of(run_of(newer.path)).step_K.tolist() == [10, 20, 30, 40]
+    assert other.path.name == "a-2.jsonl"
 
 
 def test_what_is_wrong_is_said_once_kept_and_left_out(
@@ -249,6 +293,12 @@ def test_another_run_gets_a_file_of_its_own(
     said = capsys.readouterr().err
     assert f"a file must hold one run, but a.jsonl holds another ({next(iter(changes))}" in said
     assert series_of(run_of(first.path)).score_K.tolist() == [0.1]
+    third = recorder(tmp_path / "a", seed=99)
+    third.log(0, score=0.7)
+    third.close()
+    said = capsys.readouterr().err  # one line, of the file that it is
+    assert said.count("\n") == 1
+    assert said.endswith("This one is written to a-3.jsonl.\n")
     back = recorder(tmp_path / "a", **{"facts": {"learning_rate": 1e-6}, **changes})
     back.log(1, score=0.8)  # its resume finds the same file
     assert series_of(run_of(tmp_path / "a-2.jsonl")).score_K.tolist() == [0.9, 0.8]

@@ -962,12 +962,20 @@ def test_what_would_change_reads_crossovers_on_both_sides() -> None:
             (5e4, [4e4, 6e4], 4, 8), (1.5e5, [None, 2e5], 8, 16), (1e6, [8e5, 2e6], 16, 512))
     ]  # fmt: skip
     document = document_of(crossovers=crossovers)
-    assert changes(document, {"budget_rollouts": 2e5}) == [
+    assert changes(document, {"budget_rollouts": 2e5, "rollouts_per_problem": 16}) == [
         "Half the budget: best n 8 (8 to 11), beyond the data.",
         "Twice the budget: best n 9 (8 to 16).",
         "Below 150k rollouts (at most 200k): n = 8 leads.",
         "Above 1M rollouts (800k to 2M): n = 512 leads.",
     ]
+    beyond = {"budget_rollouts": 2e6, "rollouts_per_problem": 64,
+              "overtakes": {"x": 4e5, "rollouts_per_problem": 32}}  # fmt: skip
+    assert changes(document, beyond)[2:] == ["Below 400k rollouts: n = 32 leads."]
+    # Another B_p of the same n, and crossovers of other n than the plan's, change no n.
+    same = document_of(crossovers=[
+        crossovers[0] | {"to_rollouts_per_problem": 4}, crossovers[2]])
+    assert len(changes(same, {"budget_rollouts": 2e5, "rollouts_per_problem": 4})) == 2
+    assert len(changes(document, {"budget_rollouts": 2e5, "rollouts_per_problem": 8})) == 2
     open_ = {"budget_rollouts": 2e5, "not_told_apart": {"why": "any"}}
     assert [line[:4] for line in changes(document, open_)] == ["Half", "Twic"]  # nobody leads
     assert changes(document | {"unit": "tokens"}, {"budget_rollouts": 2e5}) == []

@@ -132,6 +132,19 @@ def test_what_would_be_a_guess_is_one_line(tmp_path: Path, text: str, message: s
         load_tidy(write(tmp_path / "a.csv", text))
 
 
+def test_rollouts_that_begin_again_within_a_run_are_refused(tmp_path: Path) -> None:
+    head = "problems_per_batch,rollouts_per_problem,run,steps,rollouts,score"
+    rows = [f"16,4,a,{step},{64 * step},0.{step}" for step in (10, 20, 30)]
+    again = [f"16,4,a,{step},{64 * (step - 30) + 10},0.{step}" for step in (40, 50, 200)]
+    path = write(tmp_path / "a.csv", "\n".join([head, *rows, *again]))
+    message = (r"`rollouts` must not fall while steps rise, but run a has 1,280 at step 20 and 650 "
+               r"at step 40; count them over the whole run")  # fmt: skip
+    with pytest.raises(InputError, match=message):
+        load_tidy(path)
+    (whole,) = load_tidy(write(tmp_path / "b.csv", "\n".join([head, *rows])))
+    assert whole.rollouts_K.tolist() == [640, 1280, 1920]
+
+
 @pytest.mark.parametrize("name", ["a.csv", "a.txt"])
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-16-be"])
 def test_utf16_is_read(tmp_path: Path, name: str, encoding: str) -> None:

@@ -224,8 +224,10 @@ class Budget:
                 "usd": ("usd_per_gpu_hour", per_hour)}.get(self.unit, ())  # fmt: skip
 
 
-def parse_budget(text: str) -> Budget:
+def parse_budget(text: str | float) -> Budget:
     """`2e6` or `2M` (rollouts), `5e9tok`, `400gpuh`, `64gpux3d`, `'$2000'` and the like -> Budget.
+
+    A number counts rollouts.
 
     Commas separate thousands only: `1,500` is 1500, and `1,5` is refused.
 
@@ -235,7 +237,7 @@ def parse_budget(text: str) -> Budget:
     Raises:
         InputError: for text in a number, an unknown unit, or an amount that is not > 0.
     """
-    asked = text
+    asked = text = str(text)
     kind = r"(?:gpus?|x\s*[a-z]+[0-9]\w*?)"  # 64gpu, 64xH100
     if gpus := re.fullmatch(
         rf"\s*(\d+)\s*{kind}\s*x\s*([0-9.]+)\s*([dh])\s*", text, re.IGNORECASE

@@ -19,6 +19,7 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
+from weakref import WeakValueDictionary
 
 from isocompute.errors import InputError
 from isocompute.journal import Journal
@@ -29,7 +30,12 @@ ENDING = ".jsonl"
 
 _BUSY_S = 1.0  # for another process to write its first line; twice: a rank waits that much longer
 
+_COUNTS = {"tokens": "generated", "rollouts": "drawn"}  # by step, from the run's begin on
+
 Outcomes = Mapping[str, Sequence[float]]
+
+
+_OPEN: WeakValueDictionary[Path, Recorder] = WeakValueDictionary()  # files that this process holds
 
 
 class Recorder:
@@ -88,13 +94,14 @@ class Recorder:
         self._opened_by = 0  # process that holds the file; a fork of it holds nothing
         self._silent = False
         self._said: set[str] = set()
-        self._tokens: dict[int, int] = {}  # by step, of the whole run
+        self._counts: dict[str, dict[int, int]] = {key: {} for key in _COUNTS}  # of the whole run
+        self._begun_again: set[str] = set()  # those of them that a resume counts from 0 on
         self._last = -1  # step, since this start
         self._there: set[tuple[int, str, str]] = set()  # scores since this start
 
     @property
     def path(self) -> Path:
-        """The file that is written."""
+        """The file that is written; one with a number from the first record on, if need be."""
         return self._journal.path
 
     def log(
@@ -140,7 +147,7 @@ class Recorder:
         """
         with self._lock:
             self._open()
-            return 0 if step <= 1 else self._tokens.get(step - 1)
+            return 0 if step <= 1 else self._counts["tokens"].get(step - 1)
 
     def close(self) -> None:
         """Close the file; a later `log` opens it again and resumes."""
@@ -169,26 +176,28 @@ class Recorder:
         if refused:
             row["refused"] = "; ".join(refused)
         if self._last < 0 <= place:  # what a resume does again may have another length
-            self._tokens = {s: t for s, t in self._tokens.items() if s < place}
+            for key, counted in self._counts.items():
+                self._counts[key] = {s: count for s, count in counted.items() if s < place}
         self._write(row)
         if place >= 0 and not refused:
             self._last = max(self._last, place)
             if "score" in row:
                 self._there.add((place, str(row.get("problem_set", "")), str(row["split"])))
-            if "tokens" in row:
-                self._tokens[place] = row["tokens"]
+            for key in _COUNTS.keys() & row.keys():
+                self._counts[key][place] = row[key]
 
     def _add_outcomes(self, row: dict[str, Any], outcomes: Outcomes) -> list[str]:
         """Successes per problem, and their mean as the score."""
         drawn = {str(name): [float(v) for v in values] for name, values in outcomes.items()}
         sizes = sorted({len(values) for values in drawn.values()})
-        if len(sizes) != 1 or sizes == [0] or any(
-            v not in (0.0, 1.0) for values in drawn.values() for v in values
-        ):
+        other = next(((k, v) for k, values in drawn.items() for v in values if v not in (0, 1)),
+                     None)  # fmt: skip
+        if len(sizes) != 1 or sizes == [0] or other is not None:
+            seen = (f"problem {other[0]!r:.40} has {other[1]:g}" if other is not None
+                    else f"got {len(drawn)} problems with {sizes} samples")  # fmt: skip
             return [self._say(
-                "outcomes", "outcomes must be 0 or 1, as many for every problem, but got "
-                f"{len(drawn)} problems with {sizes} samples; give those that are whole, or a "
-                "score alone",
+                "outcomes", f"outcomes must be 0 or 1, as many for every problem, but {seen}; "
+                "give those that are whole, or a score alone",
             )]  # fmt: skip
         row["samples"] = sizes[0]
         row["successes"] = {name: int(sum(values)) for name, values in drawn.items()}
@@ -220,11 +229,16 @@ class Recorder:
                 except (TypeError, ValueError):
                     self._say(key, f"{key} must be a whole number >= 0, but got "
                                    f"{row.pop(key)!r:.60}; it is left out")  # fmt: skip
-        earlier = max((t for s, t in self._tokens.items() if s < step), default=0)
-        if "tokens" in row and row["tokens"] < earlier:
-            self._say("fewer", f"tokens must count from the run's begin, but step {step} has "
-                               f"{row.pop('tokens')} after {earlier}; add what was generated "
-                               "before the resume. They are left out")  # fmt: skip
+        for key, done in _COUNTS.items():
+            earlier = max((c for s, c in self._counts[key].items() if s < step), default=0)
+            if key not in row or (row[key] >= earlier and key not in self._begun_again):
+                continue
+            self._begun_again.add(key)  # later ones of this start lack as much
+            self._say(f"fewer {key}", f"{key} must count from the run's begin, but step {step} has "
+                                      f"{row[key]} after {earlier}; add what was {done} before "
+                                      "the resume. They are left out until the next start",
+            )  # fmt: skip
+            del row[key]
         if 0 <= step < self._last:
             refused.append(self._say(
                 "back", f"steps must not go back within one start, but step {step} follows "
@@ -252,15 +266,18 @@ class Recorder:
         except OSError as error:
             self._refused_by_disk(error)
             return
-        if self._journal.held_elsewhere:
+        if self._journal.held_elsewhere and not self._taken_over():
             self._silence()
             return
+        _OPEN[self.path.resolve()] = self
         self._opened_by, self._last, self._there = os.getpid(), -1, set()
+        self._begun_again.clear()
         starts = 0
         for row in self._journal.rows():
             starts += MARK in row
-            if isinstance(row.get("step"), int) and isinstance(row.get("tokens"), int):
-                self._tokens[row["step"]] = row["tokens"]
+            for key in _COUNTS if isinstance(row.get("step"), int) else ():
+                if isinstance(row.get(key), int):
+                    self._counts[key][row["step"]] = row[key]
         self._write({
             MARK: VERSION, **self._run, "start": starts + 1, "process": os.getpid(),
             "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
@@ -268,20 +285,35 @@ class Recorder:
 
     def _find(self) -> None:
         """The file of this run: the one that was named, or the next name that is free."""
-        name, number = self.path.name.removesuffix(ENDING), 1
+        named, number, other = self.path, 1, ""
         while True:
             journal = self._journal
             journal.open()
             header = self._header(journal)
             if header is None or all(header.get(k) == v for k, v in self._run.items()):
-                return
+                break
             journal.close()
             number += 1
-            other = journal.path.with_name(f"{name}-{number}{ENDING}")
-            self._say(f"other{number}", f"a file must hold one run, but {journal.path.name} holds "
-                      f"another ({_differing(header, self._run)}); give each run a name of its "
-                      f"own. This one is written to {other.name}")  # fmt: skip
-            journal.move(other)
+            other = other or _differing(header, self._run)
+            journal.move(named.with_name(f"{named.name.removesuffix(ENDING)}-{number}{ENDING}"))
+        if other:
+            self._say("other", f"a file must hold one run, but {named.name} holds another "
+                      f"({other}); give each run a name of its own. This one is written to "
+                      f"{self.path.name}")  # fmt: skip
+
+    def _taken_over(self) -> bool:
+        """Whether an older recorder of this process held the file, and has given it up."""
+        older = _OPEN.get(self.path.resolve())
+        if older is None or older is self or older._opened_by != os.getpid():
+            return False
+        with older._lock:
+            older._silent = True
+            older._journal.close()
+        older._say("newer", f"one recorder must record a run, but this process has made a newer "
+                            f"one of {self.path.name}; log to that. The older records nothing "
+                            "any more")  # fmt: skip
+        self._journal.open()
+        return not self._journal.held_elsewhere
 
     @staticmethod
     def _header(journal: Journal) -> dict[str, Any] | None:

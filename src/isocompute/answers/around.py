@@ -151,8 +151,7 @@ def recorded_recipe(
     rates: dict[Configuration, Any] = _rates_of_the_best(curves)
     taken: dict[str, Any] = {w: by[_nearest(by, chosen)] for w, by in said.items()}
     if "kl_coef" in taken and "entropy_coef" not in keep:
-        # A log that has the one has the other, unless its trainer has no such bonus.
-        taken.setdefault("entropy_coef", 0.0)
+        taken.setdefault("entropy_coef", 0.0)  # runs that say the one are not given our other
     groups = list[dict[str, Any]]()  # words that stand or fall together
     if rates:
         at = _nearest(rates, chosen)
@@ -168,7 +167,7 @@ def recorded_recipe(
     for group in groups:
         with contextlib.suppress(InputError):  # no recipe can have such a value
             recipe = recipe.replace(**group)
-            words += [word for word in group if word in RECORDED]
+            words += [word for word in group if word in (*said, RATE) and word in RECORDED]
     for group in _in_recipe(own_words):
         with contextlib.suppress(InputError):  # it is another algorithm's: kept as it is said
             recipe = recipe.replace(**group)

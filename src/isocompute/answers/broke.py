@@ -98,8 +98,11 @@ def trained_words(d: Mapping[str, Any], room: float = 67) -> str:
         return f"{went} already: use a checkpoint {at}"
     if many == 1:
         return f"{went} already: use its best checkpoint, {at}"
+    best = f"{went}: use the best checkpoint, {at}"
+    if not found["run"]:  # a table without names of runs
+        return best
     own = f"use {found['run']}'s checkpoint {at}"
-    forms = [f"{went} already: {own}", f"{went}: {own}", f"{went}: use the best checkpoint, {at}"]
+    forms = [f"{went} already: {own}", f"{went}: {own}", best]
     return next((one for one in forms if len(one) <= room), forms[-1])
 
 

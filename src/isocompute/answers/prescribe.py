@@ -310,7 +310,7 @@ def _best_n(q: Question, n_F: FloatArray, b_p: int) -> tuple[float, tuple[float,
 def _edges(q: Question, chosen: Configuration) -> list[Notice]:
     """Whether the choice is the largest or smallest n tested, and one beyond could be run."""
     known, (b_p, n) = q.fit.tested_n, chosen
-    fixed = q.batch_size is not None  # then problems make up for n
+    fixed = (q.batch_size or q.fit.batch_size) is not None  # then problems make up for n
     twice = Configuration(b_p // 2 if fixed else b_p, 2 * n)
     more = n == known[-1] and twice.problems_per_batch and q.blocked(twice) is None
     half = Configuration(2 * b_p if fixed else b_p, n // 2)

@@ -132,6 +132,10 @@ class Reading:
         """The batch, where it was fixed."""
         return self.setting["value"] if self.setting["kind"] == "fixed_batch_size" else None
 
+    def at_n(self, c: Configuration, n: int) -> Configuration:
+        """A configuration with another n; where the batch was fixed, another split of it."""
+        return Configuration(max((self.batch_size or c.problems_per_batch * n) // n, 1), n)
+
     @cached_property
     def backtest(self) -> Backtest:
         """How well a part of the sweep predicts the rest, to its largest budget."""
@@ -384,10 +388,10 @@ class Reading:
         scores = {c: scores[c] for c in (scores if among is None else among)}
         b_p, n = found = smallest_stable(scores, sick, n)
         wished = smallest_stable(scores, {}, n)
-        tried = Configuration(2 * b_p, n)
-        trains = self.check_of(tried, found, x)
+        trains = self.check_of(Configuration(2 * b_p, n), found, x)
         other: dict[str, Any] = {"bp": b_p, "n": n, "other": 2 * b_p, "trains": trains}
-        notices = [notice("bp_untested", **other)] * bool((self._bp_n[1] == n).sum() == 1)
+        alone = self.batch_size is None and bool((self._bp_n[1] == n).sum() == 1)
+        notices = [notice("bp_untested", **other)] * alone
         if found in sick:
             notices.append(notice("bp_unstable", rules=sick[found], **other))
         elif wished in sick:

@@ -145,9 +145,16 @@ def step_lines(
     return [next((head for head in heads if len(head) <= WIDTH), heads[-1]), *rows]
 
 
+def too_dear(
+    d: Mapping[str, Any], first: Sequence[Mapping[str, Any]]
+) -> list[Mapping[str, Any]]:
+    """The checks beyond the first ones that cost something."""
+    return [s for s in d.get("run_next") or () if s not in first and (s["rollouts"] or s["cost"])]
+
+
 def too_dear_lines(d: Mapping[str, Any], first: Sequence[Mapping[str, Any]]) -> list[str]:
     """The checks that `checks` leaves out, with what they could gain."""
-    left = [step for step in d["run_next"] if step not in first]
+    left = too_dear(d, first)
     head = ["Left out, too dear beside this run:"] if left else []
     for step in left:
         cost = step_cost(step)[0]

@@ -216,7 +216,8 @@ def untested(
     if len(n) < ENOUGH_N:
         tried = tried or seeds(fit, [_first_untested(fit)], 1, x)
         (other,) = tried
-        yield notice("one_or_two_n", which=" and ".join(map(str, n)),
+        at = f" at a batch of {fit.batch_size}" if fit.batch_size else ""
+        yield notice("one_or_two_n", which=" and ".join(map(str, n)) + at,
                      wanted=other.rollouts_per_problem, trains=tried)  # fmt: skip
     if (runs_J == 1).all():
         yield notice("seeds_missing", what="Every n has", spread="taken from other sweeps",
@@ -239,7 +240,7 @@ def _first_untested(fit: Fit) -> Configuration:
     """What to try first of n that nobody ran, at the largest budget compared."""
     wanted, guess_DF, own_D = fit.guesses(fit.support[1])
     if not wanted:  # at a fixed batch nothing is guessed
-        return fit.configurations[-1]._replace(rollouts_per_problem=2 * fit.tested_n[-1])
+        return fit.at_n(fit.configurations[-1], 2 * fit.tested_n[-1])
     return wanted[first_to_try(guess_DF - own_D[:, None], np.array([n for _, n in wanted]))]
 
 
@@ -254,7 +255,7 @@ def _best(fit: Fit) -> Iterator[Notice]:
         if abs(np.log2(last.rollouts_per_problem / n)) < 1e-6:
             beyond = 2 * n if end == "largest" else n // 2
             if beyond > 1:  # one rollout of a problem has no group to be compared with
-                other = last.configuration._replace(rollouts_per_problem=beyond)
+                other = fit.at_n(last.configuration, beyond)
                 yield notice("optimum_at_edge", at=last.x, unit=fit.unit, n=n, end=end,
                              beyond=beyond, trains=seeds(fit, [other], 1))  # fmt: skip
     if fit.rise.octaves > NOTHING and not fit.rise.claimed:

@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from isocompute.answers.step_lines import checks, in_full, stake_words, step_cost, with_checks
+from isocompute.answers.step_lines import (
+    checks,
+    in_full,
+    stake_words,
+    step_cost,
+    too_dear,
+    with_checks,
+)
 from isocompute.answers.steps import OF_THE_SWEEP
 from isocompute.answers.words import TOO_DEAR
 from isocompute.report.words import Document
@@ -27,7 +34,7 @@ def before(document: Document, *, plan: bool) -> Section:
     first = worth[:_FIRST]
     spent = with_checks(document, first)
     head = "In all" if document.get("trained") else "Out of the same budget:"
-    left = [one for one in document.get("run_next") or () if plan and one not in worth]
+    left = too_dear(document, worth) if plan else []
     return {
         "first": _do_first(document),
         "first_head": "Do first" if not plan else "To learn more"

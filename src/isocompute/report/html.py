@@ -66,7 +66,8 @@ def render_report(
         The path written.
 
     Raises:
-        InputError: if there is nothing to report: no fit, no plan and no study.
+        InputError: if there is nothing to report (no fit, no plan and no study), or the file
+            cannot be written.
     """
     if not fits and plan is None and study is None:
         raise InputError(
@@ -97,8 +98,14 @@ def render_report(
         **plain_context(fits, plan, view),
     )
     target = Path(path)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    write_text(target, html)
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        write_text(target, html)
+    except OSError as error:
+        raise InputError(
+            f"a report must be written to a file, but {str(target)!r} gives {error.strerror}; "
+            "name another."
+        ) from error
     return target
 
 

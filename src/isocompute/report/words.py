@@ -374,13 +374,16 @@ def changes(fit: Document | None, plan: Document) -> list[str]:
             said.append(f"{name}: best n {_best_n(row)}{beyond}.")
     told_apart = plan.get("not_told_apart") is None
     usable = [c for c in fit.get("crossovers") or [] if c.get("at") and told_apart]
-    below = max((c for c in usable if c["at"] <= budget), key=lambda c: c["at"], default=None)
-    above = min((c for c in usable if c["at"] > budget), key=lambda c: c["at"], default=None)
-    for side, crossover, which in (("Below", below, "from"), ("Above", above, "to")):
-        if crossover is not None:
-            wide = interval(crossover.get("interval"))
-            said.append(
-                f"{side} {compact(crossover['at'])} rollouts ({wide}): "
-                f"n = {crossover[f'{which}_rollouts_per_problem']} leads."
-            )
+    if overtaken := plan.get("overtakes"):  # beyond the data, where fits have no crossover
+        said.append(f"Below {compact(overtaken['x'])} rollouts: "
+                    f"n = {overtaken['rollouts_per_problem']} leads.")  # fmt: skip
+        usable = [c for c in usable if c["at"] > budget]
+    for side, inside, other in (("Below", "to", "from"), ("Above", "from", "to")):
+        # the nearest on each side, where it is to or from the n of the plan
+        there = [c for c in usable if (c["at"] <= budget) == (side == "Below")]
+        nearest: Mapping[str, Any] = min(there, key=lambda c: abs(c["at"] - budget), default={})
+        own, n = (nearest.get(f"{which}_rollouts_per_problem") for which in (inside, other))
+        if n is not None and own == plan.get("rollouts_per_problem") != n:
+            wide = interval(nearest.get("interval"))
+            said.append(f"{side} {compact(nearest['at'])} rollouts ({wide}): n = {n} leads.")
     return said

@@ -25,8 +25,8 @@ _REPORT_EVERY_S = 0.5
 
 def main(descriptor: int) -> None:
     """Serve tasks until the runner closes the connection."""
-    for number in STOPS:
-        signal.signal(number, signal.SIG_IGN)
+    for number in STOPS:  # the runner says when to stop; a trainer started here inherits SIG_IGN
+        signal.signal(number, lambda *_: None)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPS)  # blocked by the runner until here
     os.dup2(2, 1)  # what an engine prints must not mix with a command's own output
     connection: Connection = Connection(descriptor)

@@ -325,7 +325,8 @@ class Store:
     def idle_s(self, run_hash: str, *, ended: bool = True) -> list[float]:
         """Seconds of each finished slice of a run in which it neither trained nor was evaluated.
 
-        Of those that did not end, with ended=False, beside what they have committed.
+        Of those that did not end, with ended=False, beside what they have committed. None of a
+        trainer that says no times: what its updates took is not known.
         """
         took = " - ".join(
             f"coalesce((SELECT sum(wall_s) FROM {table} t WHERE t.run = a.run "
@@ -333,7 +334,9 @@ class Store:
         )  # fmt: skip
         rows = self.database.read(
             f"SELECT a.wall_s - {took} FROM attempts a JOIN runs r ON r.run = a.run "
-            "WHERE r.hash = ? AND (a.outcome = 'done') = ? AND a.target_steps > a.from_step",
+            "WHERE r.hash = ? AND (a.outcome = 'done') = ? AND a.target_steps > a.from_step "
+            "AND NOT EXISTS (SELECT 1 FROM steps t WHERE t.run = a.run AND t.attempt = a.attempt "
+            "GROUP BY t.run HAVING sum(t.wall_s) = 0)",
             (run_hash, ended),
         )
         return [max(row[0], 0.0) for row in rows]

@@ -5,12 +5,13 @@ Shape legend: K points of one series; P problems of one evaluation.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from isocompute.errors import InputError
 from isocompute.importers.formats.dumps import outcome_scores
@@ -154,7 +155,7 @@ def _run(found: _Reading, path: Path, settings: Settings, errors: Errors) -> Imp
             Series(
                 metric=metric, problem_set=problem_set, split=split,
                 step_K=np.array(list(points), np.int64), score_K=np.array(list(points.values())),
-                rollouts_K=np.array([found.rollouts.get(s, float(s * b_p * n)) for s in points]),
+                rollouts_K=_rollouts_at([*points], found.rollouts, b_p * n),
                 tokens_K=np.array([
                     found.tokens.get(s, np.nan if s else 0.0) for s in points
                 ]),
@@ -170,6 +171,18 @@ def _run(found: _Reading, path: Path, settings: Settings, errors: Errors) -> Imp
             score_range=None if score_range == PLAIN else score_range,
         ),
     )  # fmt: skip
+
+
+def _rollouts_at(
+    step_K: Sequence[int], counted: Mapping[int, float], batch: int
+) -> NDArray[np.float64]:
+    """Cumulative rollouts: those recorded at a step or before it, and whole batches since."""
+    known = sorted({0: 0.0, **counted}.items())
+    at = np.array([step for step, _ in known], np.int64)
+    last_K = np.searchsorted(at, step_K, side="right") - 1
+    count = np.array([count for _, count in known], np.float64)
+    out: NDArray[np.float64] = count[last_K] + (np.array(step_K, np.int64) - at[last_K]) * batch
+    return out
 
 
 def _notes(found: _Reading, errors: Errors) -> Iterator[str]:

@@ -96,6 +96,16 @@ def check_configurations(curves: list[Curve], path: Path) -> None:
                 f"problems_per_batch={c.problems_per_batch}, rollouts_per_problem="
                 f"{c.rollouts_per_problem} have {c.rollouts_K[0]:g}; multiply by the step."
             )
+    for c in (c for c in curves if c.run):
+        steps_K = np.zeros(0) if c.steps_K is None else c.steps_K  # in order of rollouts
+        if (back := np.flatnonzero(np.diff(steps_K) < 0)).size:
+            k = back[0]
+            raise InputError(
+                f"{path}: `rollouts` must not fall while steps rise, but run {c.run} has "
+                f"{c.rollouts_K[k + 1]:,.0f} at step {steps_K[k + 1]:g} and "
+                f"{c.rollouts_K[k]:,.0f} at step {steps_K[k]:g}; count them over the whole run, "
+                "also after a resume, or drop the column if steps say them."
+            )
     counted = [c for c in curves if c.tokens_K is not None and np.unique(c.tokens_K).size > 3]
     grows = [_tokens_per_rollout(c) for c in counted]
     if grows and all(later < max(1.0, first / _FALLS) for first, later in grows):

@@ -83,7 +83,7 @@ def recorded_of(config: Config) -> dict[str, str]:
     """Words of a recipe in the flattened configuration of a trainer; unsaid ones are left out.
 
     >>> recorded_of({"num_generations": 8, "beta": 0.04, "epsilon": 0.2, "epsilon_high": None})
-    {'kl_coef': '0.04', 'clip_low': '0.2'}
+    {'kl_coef': '0.04', 'clip_low': '0.2', 'entropy_coef': '0'}
     """
     found: dict[str, str] = {}
     for one in _KEYS:
@@ -95,6 +95,8 @@ def recorded_of(config: Config) -> dict[str, str]:
             value = None if said is None else value if said else 0.0
         if value is not None and not _is_elsewhere(one, config):
             found[one.word] = f"{value:.6g}"
+    if "kl_coef" in found:  # a trainer that writes the one has no other bonus than it writes
+        found.setdefault("entropy_coef", "0")
     trained = trained_of(config)
     if _TRL in config and "warmup_steps" in found and (
         ticks := number(trained.get("updates_per_batch"))

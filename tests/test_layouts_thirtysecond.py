@@ -1,0 +1,109 @@
+"""What the thirty-second blind set found in logs: by construction, with other names."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from isocompute.importers import read_log
+from layout_helpers import load, refused
+from test_layouts_eighteenth import write
+from test_layouts_sixteenth import drawn, score
+from test_layouts_thirtieth import lines, sweep
+
+N = (4, 8)
+HELD = "validation/accuracy"
+
+
+# NeMo-RL: a checkpoint keeps its configuration and score, under a name of its own.
+
+
+def nemo(folder: Path, kept: Mapping[str, object], seed: int = 3, log: str = HELD) -> Path:
+    for at, n in enumerate(N, 1):
+        said = {"grpo": {"num_prompts_per_step": 6, "num_generations_per_prompt": n,
+                         "max_num_steps": 30, "seed": 3}}  # fmt: skip
+        home = folder / "logs" / f"exp_{at:03}"
+        lines(home / "metrics.jsonl", [{"step": s, log: score(s, n)} for s in (0, 10, 20, 30)])
+        write(home / "config.json", json.dumps(said))
+        said["grpo"]["seed"] = seed
+        there = folder / "results" / f"mine-n{n}" / "step_30"
+        write(there / "config.yaml", json.dumps(said))
+        write(there / "training_info.json", json.dumps(
+            {"consumed_samples": 180, "val:accuracy": score(30, n), **kept}))  # fmt: skip
+    write(folder / "go.sh", "for n in 4 8; do\n  uv run run_grpo.py grpo.num_prompts_per_step=6 "
+          "grpo.num_generations_per_prompt=$n checkpointing.checkpoint_dir=results/mine-n$n\n"
+          "done\n")  # fmt: skip
+    return folder
+
+
+def test_the_score_that_a_checkpoint_keeps_is_no_further_run(tmp_path: Path) -> None:
+    source = nemo(tmp_path, {})
+    assert drawn(found := load(source)) == {
+        (6, n, 3): [6 * n * s for s in (0, 10, 20, 30)] for n in N
+    }
+    assert len(found) == len(N)
+    told = read_log(source)[0].provenance.inferred
+    assert any("mine-n4/step_30/training_info.json" in line for line in told)
+
+
+@pytest.mark.parametrize(("kept", "more"), [
+    ({"val:accuracy": 0.91}, {}), ({}, {"seed": 4}),
+])  # fmt: skip
+def test_a_checkpoint_of_another_run_stays(
+    tmp_path: Path, kept: dict[str, object], more: dict[str, int]
+) -> None:
+    assert len(read_log(nemo(tmp_path, kept, **more))) == 2 * len(N)  # type: ignore[arg-type]
+
+
+# A trial of a few updates: by its plan, or asked about with a line that can be pasted.
+
+
+def test_a_run_that_was_planned_to_end_at_once_is_left_out(tmp_path: Path) -> None:
+    source = sweep(tmp_path, {"real": {"trainer.total_training_steps": 2}})
+    said = list[str]()
+    assert {c.run for c in load(source, say=said.append)} == {f"real_n{n}" for n in (4, 8, 16)}
+    assert any("run real: left out: 2 updates were all that was planned" in one for one in said)
+    assert len(load(source, where=["run=*"])) == 4
+
+
+def test_a_trial_of_a_like_name_can_be_left_out_by_the_line(tmp_path: Path) -> None:
+    source = sweep(tmp_path, {"real_n2": {}})
+    assert "--where run='real_n[148]*'" in refused(source)
+    assert len(load(source, where=["run=real_n[148]*"])) == 3
+
+
+# prime-rl: batches are drawn ahead of the checkpoint that is evaluated.
+
+
+def prime(n: int, form: str, last: int = 30) -> str:
+    text = ""
+    for step in range(last + 1):
+        ahead = step - 2 if step else 0
+        if ahead >= 0 and ahead % 10 == 0:
+            text += f"09:00:00    INFO {form.format(k=ahead)}\n" + evaluated(ahead, n)
+        text += f"09:00:01 SUCCESS Step {step} | Time: 4.1s | Reward: 0.3 | Throughput: 2\n"
+    return text + "09:00:02    INFO Running final evals\n" + evaluated(last + 1, n)
+
+
+def evaluated(at: int, n: int) -> str:
+    return (f"09:00:00 SUCCESS Evaluated Org/Model-1B on held in 9.1s (Avg@4={score(at, n)}, "
+            "Pass@1: 0.5000, Truncated: 1.0%)\n")  # fmt: skip
+
+
+@pytest.mark.parametrize("form", [
+    "Running evals for checkpoint step {k} (blocking, subprocess)",
+    "Eval subprocess started for checkpoint step {k}",
+    "Running evals for interval step 999 (current ckpt_step={k})",
+])  # fmt: skip
+def test_an_evaluation_stands_at_its_checkpoint(tmp_path: Path, form: str) -> None:
+    for n in N:
+        write(tmp_path / f"a{n}" / "logs" / "orchestrator.log", prime(n, form))
+        write(tmp_path / "configs" / f"a{n}.toml", "[orchestrator]\nbatch_size = 32\n"
+              f"rollouts_per_example = {n}\nseed = 9\n")  # fmt: skip
+    found = load(tmp_path)
+    assert drawn(found) == {(32 // n, n, 9): [32 * s for s in (0, 10, 20, 31)] for n in N}
+    assert found[0].score_K.tolist() == [score(s, 4) for s in (0, 10, 20, 31)]
+    assert {(c.metric, c.problem_set) for c in found} == {("avg@4", "held")}

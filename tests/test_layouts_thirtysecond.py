@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
@@ -107,3 +107,77 @@ def test_an_evaluation_stands_at_its_checkpoint(tmp_path: Path, form: str) -> No
     assert drawn(found) == {(32 // n, n, 9): [32 * s for s in (0, 10, 20, 31)] for n in N}
     assert found[0].score_K.tolist() == [score(s, 4) for s in (0, 10, 20, 31)]
     assert {(c.metric, c.problem_set) for c in found} == {("avg@4", "held")}
+
+
+# A notebook of several trainings, one after the other.
+
+
+def notebook(path: Path, cells: list[tuple[str, list[str]]]) -> Path:
+    return write(path, json.dumps({"cells": [
+        {"cell_type": "code", "source": [code], "outputs": [
+            {"output_type": "stream", "text": [line + "\n" for line in printed]}]}
+        for code, printed in cells
+    ]}))  # fmt: skip
+
+
+PERCENT, AT = "{p:.1f}% ({k}/500)", (0, 20, 40)
+
+
+def solved(n: int, form: str = PERCENT, steps: tuple[int, ...] = AT) -> list[str]:
+    return [f"[val] step {s}: {form.format(k=(k := 150 + s + n), v=k / 500, p=k / 5)}"
+            for s in steps]  # fmt: skip
+
+
+def banner(n: int) -> list[str]:
+    return [f"We will change the batch size of 2 to the `num_generations` of {n}",
+            f"Data Parallel GPUs = 1 | Total batch size ({n} x 6 x 1) = {6 * n}"]  # fmt: skip
+
+
+DEFINED = ("!pip install trl\ndef go(n, seed=5):\n  a = GRPOConfig(num_generations = n,\n"
+           "    seed = seed, per_device_train_batch_size = {b}, gradient_accumulation_steps = 6)\n"
+           "  t(a).train()")
+BY_CALLS = [(DEFINED.format(b=16), list[str]()), *((f"go({n})", solved(n)) for n in N)]
+BY_BANNERS = [(DEFINED.format(b=2), list[str]()),
+              ("for n in ns: go(n)", [one for n in N for one in (*banner(n), *solved(n))])]
+BY_CELLS = [(f"c = GRPOConfig(num_generations = {n}, seed = 5, per_device_train_batch_size = 16,\n"
+             "  gradient_accumulation_steps = 6)\nT(c).train()", solved(n)) for n in N]  # fmt: skip
+
+
+@pytest.mark.parametrize(("cells", "names", "batch"), [
+    (BY_CALLS, ["go(4)", "go(8)"], lambda n: 96 // n),
+    (BY_BANNERS, ["1", "2"], lambda n: 6),
+    (BY_CELLS, ["1", "2"], lambda n: 96 // n),
+])  # fmt: skip
+def test_each_training_of_a_notebook_is_a_run(
+    tmp_path: Path, cells: list[tuple[str, list[str]]], names: list[str],
+    batch: Callable[[int], int],
+) -> None:
+    found = load(notebook(tmp_path / "nb.ipynb", cells), sets=["processes=1"])
+    assert drawn(found) == {(batch(n), n, 5): [batch(n) * n * s for s in (0, 20, 40)] for n in N}
+    assert sorted(c.run for c in found) == [f"nb {name}" for name in names]
+    assert found[0].score_K.tolist() == pytest.approx([0.308, 0.348, 0.388])
+
+
+def test_trainings_that_nothing_tells_apart_are_not_read(tmp_path: Path) -> None:
+    cells = [(DEFINED.format(b=16), list[str]()), ("go(k)", solved(4)), ("go(k)", solved(8))]
+    assert "every row must say whose it is" in refused(notebook(tmp_path / "nb.ipynb", cells))
+
+
+@pytest.mark.parametrize("form", ["{p:.1f}% ({k}/500)", "{v:.3f} = {k}/500 correct"])
+def test_a_number_alone_that_its_line_counts_is_the_score(tmp_path: Path, form: str) -> None:
+    cells = [(DEFINED.format(b=16), list[str]()), ("go(4)", solved(4, form))]
+    (run,) = read_log(notebook(tmp_path / "nb.ipynb", cells))
+    assert run.series[0].score_K.tolist() == pytest.approx([0.308, 0.348, 0.388])
+    assert run.provenance.evaluation_problems == 500
+
+
+@pytest.mark.parametrize(("form", "steps"), [
+    ("{p:.1f}% ({k}/500 truncated)", (0, 20, 40)), ("{p:.1f}%", (0, 20, 40)),
+    ("{p:.1f}% ({k}/500)", (0, 20, 20, 40)),
+])  # fmt: skip
+def test_a_number_alone_that_may_be_another_is_none(
+    tmp_path: Path, form: str, steps: tuple[int, ...]
+) -> None:
+    cells = [(DEFINED.format(b=16), list[str]()), ("go(4)", solved(4, form, steps))]
+    text = refused(notebook(tmp_path / "nb.ipynb", cells), sets=["processes=1"])
+    assert "a step and a score" in text or "every row must say whose it is" in text

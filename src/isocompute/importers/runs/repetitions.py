@@ -111,7 +111,7 @@ def _refuse_another_start(runs: Sequence[ImportedRun]) -> None:
 def without_trials(
     runs: Sequence[ImportedRun], asked: Collection[str] = ()
 ) -> tuple[list[ImportedRun], list[str]]:
-    """Runs without those that are trials by where they end, and by plan or name; a line for each."""
+    """Runs without those that are trials by their end, and by plan or name; a line for each."""
     _, left, *_ = short = _short(runs)
     # a word that the others have, too, tells none of them apart
     by_name = not any(map(_TRIAL.search, left))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -181,3 +181,39 @@ def test_a_number_alone_that_may_be_another_is_none(
     cells = [(DEFINED.format(b=16), list[str]()), ("go(4)", solved(4, form, steps))]
     text = refused(notebook(tmp_path / "nb.ipynb", cells), sets=["processes=1"])
     assert "a step and a score" in text or "every row must say whose it is" in text
+
+
+# A workbook: scores by run, a sheet of settings in people's words, and one of what runs cost.
+
+SETUP = ["run,n (gconfig.n_samples),prompts / batch (train_dataset.batch_size),seed,note",
+         "P,4,24,1,", "Q,8,12,1,", "R,8,12,2,again"]  # fmt: skip
+COST = ["run,h / 10 steps,GPUh total", "P,0.5,20", "Q,0.6,24", "R,0.6,24"]
+SCORES = ["step,run P,run Q,run R", "0,0.3,0.31,0.32", "10,0.4,0.42,0.44", "20,0.5,0.52,"]
+
+
+def sheets(folder: Path, *, scores: Sequence[str] = SCORES, cost: Sequence[str] = COST) -> Path:
+    for name, rows in (("setup", SETUP), ("scores", scores), ("cost", cost)):
+        write(folder / f"{name}.csv", "\n".join((*rows, "")))
+    return folder
+
+
+RUNS = {(24, 4, 1): [0, 960, 1920], (12, 8, 1): [0, 960, 1920], (12, 8, 2): [0, 960]}
+
+
+@pytest.mark.parametrize("end", [[], ["best,,,"], ["max,0.5,0.52,0.44"]])
+def test_columns_of_runs_take_what_a_sheet_says_of_them(tmp_path: Path, end: list[str]) -> None:
+    found = load(sheets(tmp_path, scores=[*SCORES, *end]))
+    assert drawn(found) == RUNS
+    assert [c.score_K[1] for c in found] == [0.4, 0.42, 0.44]
+
+
+def test_a_last_row_of_other_numbers_is_asked_about(tmp_path: Path) -> None:
+    assert "'best'" in refused(sheets(tmp_path, scores=[*SCORES, "best,0.4,,"]))
+
+
+@pytest.mark.parametrize("cost", [
+    ["run,h / 10 steps,GPUh total", "P,0.5,20", "X,0.6,24"],  # of another run
+    ["run,step,GPUh total", "P,10,20", "Q,10,24"],  # it counts
+])  # fmt: skip
+def test_a_table_that_may_hold_scores_is_asked_about(tmp_path: Path, cost: list[str]) -> None:
+    assert "cost.csv: a table must have the columns" in refused(sheets(tmp_path, cost=cost))

@@ -12,7 +12,7 @@ import numpy as np
 
 from isocompute.domain import Curve
 from isocompute.errors import InputError
-from isocompute.importers.beside.beside import tables_of
+from isocompute.importers.beside.listed import tables_of
 from isocompute.importers.runs.repetitions import Named, refuse_two_sweeps
 from isocompute.importers.tables import beside, cells, checks
 from isocompute.importers.tables.columns import (

@@ -12,18 +12,18 @@ Where a line belongs. A package imports from those above it alone, this folder f
 - beside: where the configuration of a run is: in the folder of its log or above (beside), in a
   command (launched), a list of runs (listed), any file that names it (elsewhere), the log's own
   rows (described).
-- runs: rows are taken (collect, collected, points); they become updates, B_p, n and
-  compute (conclude, steps, cadence, placing, checks, doubts); records and logs that are one run
+- runs: rows are taken (collect, collected, points); they become updates (updates, steps, cadence,
+  placing), B_p, n and compute (conclude, checks, doubts); records and logs that are one run
   (identity, shared, sequels, siblings), and which runs are repetitions (repetitions).
-- tables: those that people made (tidy), from any file (table, workbooks): columns, cells, their
-  contract (columns, cells, checks), curves (curves, wide), what stands beside them (beside); one
-  that was given to an import (handing).
+- tables: those that people made (tidy), from any file (table, workbooks): what is taken of them
+  (taken), their contract (columns, cells, ranges, checks), curves (curves, wide), what stands
+  beside them (beside); one that was given to an import (handing).
 - formats: a reader for every kind of log: JSON (jsonl, documents, dumps, recording),
   CSV and Parquet (csvlogs, csv_long, parquetlogs), what a console printed (console, progress,
   printed) or people wrote (written, notebooks), trackers (tensorboard, wandb, stores), checkpoints
   (checkpoints, evaluated), parts of processes (ranks); whose a row is (whose).
-- here: which reader reads which file (read), what a source is (given), a study's records (archive,
-  again), curves of them (convert), published ones (published).
+- here: which reader reads which file (read), what lies in a folder (folder), what a source is
+  (given), a study's records (archive, again), curves of them (convert), published ones (published).
 """
 
 from __future__ import annotations

@@ -69,7 +69,7 @@ def _tables_in(folder: Path) -> tuple[list[Path], bool]:
     A log is what `importers.read` would open, in a folder below as well: such a folder may be one
     of runs that others trained, and a table in it may be anything.
     """
-    from isocompute.importers.read import is_candidate
+    from isocompute.importers.folder import is_candidate
 
     seen = [p for p in sorted(folder.iterdir()) if not p.name.startswith((".", "~$"))]
     books = [p for p in seen if is_workbook(p) and p.suffix != LATEX]  # a paper beside tables

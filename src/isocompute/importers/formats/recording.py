@@ -181,3 +181,8 @@ def _notes(found: _Reading, errors: Errors) -> Iterator[str]:
     if errors.count:
         yield (f"{errors.count} torn or broken lines were left out; the first: line "
                f"{errors.kept[0].line}")  # fmt: skip
+
+
+def is_recording(head: bytes) -> bool:
+    """Whether a file begins as `isocompute.Recorder` begins one; its first line may be torn."""
+    return any(line.startswith(b'{"recorder":') for line in head.split(b"\n", 3)[:3])

@@ -1,16 +1,16 @@
-"""Steps that count evaluations: where these stand, held against how often one is made."""
+"""Steps that count otherwise than updates, by what is said of a run and where its points stand."""
 
 from __future__ import annotations
 
 import re
 from array import array
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from isocompute.importers.runs.points import Points
-from isocompute.importers.values.imported import UnclearError
+from isocompute.importers.values.imported import IntArray, UnclearError
 from isocompute.importers.values.reading import whole
 from isocompute.importers.words.settings import Settings
 from isocompute.importers.words.vocabulary import STEP_KEYS
@@ -124,6 +124,60 @@ def micro_batches(
         return 1, ""
     what = "the plan" if planned else cadence.key
     return count, f"step: {count} of the log's are an update, by {key} and {what}"
+
+
+def own_ticks(points: Collection[Points], config: Mapping[str, object], what: str) -> int:
+    """What AReaL's counter or slime's moves in one update; 1 for other trainers.
+
+    AReaL logs the numbers of every mini-batch at a step of their own, and those of the rollouts
+    with the first (1.0.4, utils/stats_logger.py, commit). slime may count the optimizer's steps
+    (`--wandb-always-use-train-step`; 2026-08, observability/metric_utils.py): a batch stands at its
+    number times the g steps that it serves. All steps are multiples of g then, and evaluations
+    stand at (k-1)g, (2k-1)g, ...; counted by batches, at k-1, 2k-1, ..., which share no factor.
+    Where k is 1, two of them stand at 0: before training, and after the first batch.
+
+    Raises:
+        UnclearError: steps share a factor otherwise, which a fork or a thinned log may have, too.
+    """
+    rollout = [p.steps_K for p in points if p.key in ("rollout/reward", "rollout/raw_reward")]
+    own = [p.steps_K for p in points if p.column.trainer == "slime" and p.column.split != "train"]
+    switch = str(config.get("wandb_always_use_train_step")).lower()
+    if switch != "false" and any((K > 0).any() for K in own):
+        return _ticks_of_slime(own, rollout, what)
+    if not rollout or rollout[0].size <= 2 or all(p.column.trainer != "areal" for p in points):
+        return 1
+    gaps = _gaps(rollout)
+    return int(gaps[0]) if gaps.size == 1 else 1
+
+
+def _gaps(steps: Sequence[IntArray]) -> IntArray:
+    """Distances between steps of several series, each once."""
+    return np.unique(np.diff(np.unique(np.concatenate(steps)))) if steps else np.zeros(0, int)
+
+
+def _ticks_of_slime(own: Sequence[IntArray], rollout: Sequence[IntArray], what: str) -> int:
+    """See `own_ticks`; `own`: evaluations, some after step 0; `rollout`: those of training."""
+    after = np.unique(np.concatenate([K[K > 0] for K in own]))
+    ticks = int(np.gcd.reduce(np.concatenate([*own, *rollout])))
+    between = np.diff(after if after.size < 4 else after[:-1])
+    width, first = int(np.gcd.reduce(between)), int(after[0])  # no gaps: width is 0
+    # two at 0, and no more than one elsewhere: rows that repeat a score are no evaluations
+    twice = any((K == 0).sum() == 2 and np.unique(K).size == K.size - 1 for K in own)
+    if ticks == 1 or (width == ticks and twice) or (
+        width > ticks and first % width == width - ticks
+    ):
+        return ticks
+    every = ticks == _gaps(rollout).max(initial=0) and bool((rollout[0] == 0).any())
+    if not every and (width in (0, first) or width in between):
+        return 1
+    at = ", ".join(map(str, after[:4].tolist()))
+    raise UnclearError(
+        f"{what}: updates must be known, but slime's steps are all multiples of {ticks} "
+        f"(evaluations at {at}): those of the optimizer, or batches of which few were logged; add "
+        f"--set num_iterations={ticks} if a batch serves {ticks} steps of the optimizer, --set "
+        "num_iterations=1 if the steps count batches.",
+        options=("--set", "num_iterations=K"), trial=("--set", "num_iterations=1"),
+    )
 
 
 def as_planned(points: Collection[Points], config: Mapping[str, object], cadence: Cadence) -> str:

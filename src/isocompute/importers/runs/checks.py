@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
 from isocompute.importers.runs.collected import Collected
-from isocompute.importers.values.imported import UnclearError
+from isocompute.importers.values.imported import COUNTED_BY, UnclearError
 from isocompute.importers.words.called import mapping
 from isocompute.importers.words.fresh import Found
 from isocompute.importers.words.meanings import PROBLEMS_SAMPLED
@@ -257,3 +257,33 @@ def batches_of(c: Collected, found: Found, b_p: int | None) -> dict[int, float]:
         return batches
     c.counters.infer(counted(problems))
     return batches
+
+
+def check_batch(c: Collected, b_p: int | None, n: int | None, *, given: bool) -> None:
+    """B_p * n against the tokens of a step, where a log has both (verl), and its counts."""
+    side, batch = c.side, None if b_p is None or n is None else b_p * n
+    text = tokens_disagree(
+        batch, side["total"], side["prompt"], side["length"], given=given
+    )
+    if text is not None and given:
+        raise UnclearError(f"run {c.name}: {B_P_OFF.format(text)}")
+    if text is not None:
+        c.note(text)
+    each = of_a_step(side["counted"])
+    if given and None not in (batch, each) and batch != each:
+        raise UnclearError(f"run {c.name}: {COUNTED_OFF.format(batch, each)}")
+    if text := counts_otherwise(b_p, n, side["rollouts"] or side["drawn"])[0]:
+        raise UnclearError(f"run {c.name}: {BATCHED.format(text)}")
+    counts = {column.metric.label: key for key, column in c.settings.columns.items()}
+    for label, kind in (("rollouts", "rollouts"), (PROBLEMS_SAMPLED, "sampled")):
+        if label in counts and side[kind]:
+            c.counters.infer(COUNTED_BY.format(counts[label]))
+    text = counts_otherwise(b_p, n, side["rollouts"])[1]
+    if "rollouts" in counts and text:
+        raise UnclearError(f"run {c.name}: {PROBLEMS.format(text)}")
+    if side["rollouts"] or side["batches"] or c.settings.step is not None:
+        return  # it is counted, or said what counts
+    if (text := rollouts_disagree(b_p, n, side["drawn"])) is not None:
+        raise UnclearError(
+            f"run {c.name}: {ROLLOUTS_OFF.format(text, key=c.drawn_by)}"
+        )

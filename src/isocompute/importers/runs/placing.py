@@ -30,49 +30,6 @@ OWN_BEGINNING = "begins: not used, since the log begins at step {}"
 Side = Mapping[str, Mapping[int, float]]  # numbers beside scores: kind -> step -> value
 
 
-def own_ticks(points: Collection[Points], config: Mapping[str, object], what: str) -> int:
-    """What AReaL's counter or slime's moves in one update; 1 for other trainers.
-
-    AReaL logs the numbers of every mini-batch at a step of their own, and those of the rollouts
-    with the first (1.0.4, utils/stats_logger.py, commit). slime may count the optimizer's steps
-    (`--wandb-always-use-train-step`; 2026-08, observability/metric_utils.py): a batch stands at its
-    number times the g steps that it serves. All steps are multiples of g then, and evaluations
-    stand at (k-1)g, (2k-1)g, ...; counted by batches, at k-1, 2k-1, ..., which share no factor.
-    Where k is 1, two of them stand at 0: before training, and after the first batch.
-
-    Raises:
-        UnclearError: steps share a factor otherwise, which a fork or a thinned log may have, too.
-    """
-    rollout = [p.steps_K for p in points if p.key in ("rollout/reward", "rollout/raw_reward")]
-    own = [p.steps_K for p in points if p.column.trainer == "slime" and p.column.split != "train"]
-    after = np.unique(np.concatenate([K[K > 0] for K in own])) if own else np.zeros(0, int)
-    gaps = np.unique(np.diff(np.unique(np.concatenate(rollout)))) if rollout else after[:0]
-    if after.size and str(config.get("wandb_always_use_train_step")).lower() != "false":
-        ticks = int(np.gcd.reduce(np.concatenate([*own, *rollout])))
-        between = np.diff(after if after.size < 4 else after[:-1])
-        width, first = int(np.gcd.reduce(between)), int(after[0])  # no gaps: width is 0
-        if ticks == 1 or (width > ticks and first % width == width - ticks):
-            return ticks
-        every = ticks == gaps.max(initial=0) and bool((rollout[0] == 0).any())
-        # two at 0, and no more than one elsewhere: rows that repeat a score are no evaluations
-        twice = any((K == 0).sum() == 2 and np.unique(K).size == K.size - 1 for K in own)
-        if width == ticks and twice:
-            return ticks
-        if every or (width not in (0, first) and width not in between):
-            at = ", ".join(map(str, after[:4].tolist()))
-            raise UnclearError(
-                f"{what}: updates must be known, but slime's steps are all multiples of {ticks} "
-                f"(evaluations at {at}): those of the optimizer, or batches of which few were "
-                f"logged; add --set num_iterations={ticks} if a batch serves {ticks} steps of the "
-                "optimizer, --set num_iterations=1 if the steps count batches.",
-                options=("--set", "num_iterations=K"), trial=("--set", "num_iterations=1"),
-            )
-        return 1
-    if not any(one.column.trainer == "areal" for one in points) or not rollout:
-        return 1
-    return int(gaps[0]) if gaps.size == 1 and rollout[0].size > 2 else 1
-
-
 def own_evaluations(score_K: FloatArray) -> tuple[IntArray | None, str]:
     """Places of the scores that are evaluations of their own, and a line; None: all of them.
 

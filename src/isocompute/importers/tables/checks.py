@@ -1,4 +1,4 @@
-"""What a tidy table must hold: numbers in their ranges, one configuration for every run."""
+"""What a tidy table must hold: one column of a kind, one configuration and one rate for a run."""
 
 from __future__ import annotations
 
@@ -13,15 +13,9 @@ from numpy.typing import NDArray
 
 from isocompute.domain import Curve
 from isocompute.errors import InputError
-from isocompute.importers.tables.cells import FILL
 from isocompute.importers.tables.table import FloatArray
 from isocompute.importers.words.called import several_problems
-from isocompute.importers.words.scale import MOST_ROLLOUTS, check_range
 
-SCORES = ("score", "best", "worst")
-# Batches that serve several updates and dynamic sampling stay within 50 times; thousands do not. At
-# half a batch used for 64 updates is refused, at twice rollouts in hundreds pass.
-_LEAST = 0.02
 # Lengths that fall by more than this after the first evaluation, in every run, are no lengths: a
 # step's tokens stand where a sum should. At half a model that learns to be short is refused; at
 # twice, tokens of a step pass where lengths double from one evaluation to the next.
@@ -31,161 +25,6 @@ _RIVALS = {
     "rollouts": re.compile(r"^(?!.*(?:eval|val_|per_|/)).*(?:rollouts|completions)$", re.I),
     "tokens": re.compile(r"^(?:completion|output|generated|response)s?_tokens$", re.I),
 }
-
-
-def check_numbers(
-    numbers: dict[str, FloatArray], path: Path, score_range: tuple[float, float],
-    called: str = "rollouts",
-) -> None:
-    """Refuse numbers that break the contract of tidy curves.
-
-    Args:
-        numbers: column -> its values.
-        path: for the message.
-        score_range: what scores may be.
-        called: the file's own name for rollouts; under another, one that no update reaches counts
-            something else.
-
-    Raises:
-        InputError: names the first row, its value, how many there are, and the cure.
-    """
-
-    def refuse(
-        name: str, rule: str, bad: NDArray[np.bool_], cure: str, seen: Sequence[float] = ()
-    ) -> None:
-        if bad.any():
-            row = int(bad.argmax())
-            percent = len(seen) > 0 and seen[0] >= 0 and 10 < seen[1] <= 100
-            words = ("0", "100") if percent else ("LOW", "HIGH")
-            raise InputError(
-                f"{path}: `{name}` must be {rule}, but row {row + 1} has "
-                f"{numbers[name][row]:g} ({int(bad.sum())} such rows); {cure}"
-                f"{', for percent --range 0 100' if percent else ''}.",
-                options=("--range", *words) if seen else (),
-                condition="the scores are percent" if percent else "",
-                trial=("--range", *(words if percent else map(repr, seen))) if seen else (),
-            )
-
-    for name in ("problems_per_batch", "rollouts_per_problem"):
-        v = numbers[name]
-        refuse(
-            name,
-            "a whole number >= 1",
-            ~((v >= 1) & (v == np.floor(v)) & (v < 2**53)),
-            FILL if np.isnan(v).any() and not np.isnan(v).all() else "correct the column",
-        )
-    v = numbers["rollouts"]
-    scored = ~np.all([np.isnan(numbers[name]) for name in SCORES if name in numbers], axis=0)
-    refuse(
-        "rollouts",
-        f"cumulative rollouts, finite and >= 0, at most {MOST_ROLLOUTS:.0e}",
-        ~((v >= 0) & (v <= MOST_ROLLOUTS)) & (scored | ~np.isnan(v)),
-        "correct or drop those rows",
-    )
-    if called != "rollouts":
-        batch = numbers["problems_per_batch"] * numbers["rollouts_per_problem"]
-        below = (v > 0) & (v < batch)
-        refuse(
-            "rollouts",
-            "cumulative, at least B_p * n after an update",
-            below & bool(below[v > 0].all()),
-            f"if {called!r} counts updates, map it to steps; if it is in thousands, multiply them "
-            "out",
-        )
-    if "steps" in numbers:
-        v = numbers["steps"]
-        refuse(
-            "steps",
-            "whole updates",
-            np.isfinite(v) & (v != np.floor(v)),
-            "give a column that counts updates (epochs times the updates of one)",
-        )
-    for name in ("steps", "tokens"):
-        if name in numbers:
-            v = numbers[name]
-            refuse(
-                name,
-                "finite and >= 0, or empty",
-                ~np.isnan(v) & ~((v >= 0) & np.isfinite(v)),
-                "correct or empty those cells",
-            )
-    if "steps" in numbers:
-        drawn = numbers["problems_per_batch"] * numbers["rollouts_per_problem"] * numbers["steps"]
-        both = (drawn > 0) & (numbers["rollouts"] > 0)
-        share = np.median(numbers["rollouts"][both] / drawn[both]) if both.any() else 1.0
-        refuse(
-            "rollouts",
-            f"of the order of problems_per_batch * rollouts_per_problem * steps "
-            f"({share:.3g} of it at the median; is it in thousands, or of each step alone?)",
-            both & (not _LEAST < share < 1 / _LEAST),
-            "give cumulative rollouts as whole numbers, or drop that column: steps make them",
-        )
-        n, several = numbers["rollouts_per_problem"], both & (numbers["rollouts_per_problem"] > 1)
-        refuse(
-            "rollouts",
-            "responses (those of this table are B_p * steps at every n, as problems are)",
-            several & bool(np.unique(n[both]).size > 1 and np.all(
-                numbers["rollouts"][both] == (drawn / n)[both]
-            )),
-            "drop that column: problems_per_batch, rollouts_per_problem and steps make it",
-        )  # fmt: skip
-        _check_cumulative(numbers, path)
-    if "tokens" in numbers:
-        tokens, rollouts = numbers["tokens"], numbers["rollouts"]
-        both = (tokens > 0) & (rollouts > 0)
-        mean = float(np.median(tokens[both] / rollouts[both])) if both.any() else 1.0
-        refuse(
-            "tokens",
-            f"cumulative tokens, at least 1 of each rollout ({mean:.3g} at the median; are they "
-            "in thousands?)",
-            both & (mean < 1),
-            "give tokens as whole numbers, or drop the column",
-        )
-    if "seed" in numbers:
-        v = numbers["seed"]
-        refuse(
-            "seed",
-            "a whole number, or empty",
-            ~np.isnan(v) & ~(np.isfinite(v) & (v == np.floor(v)) & (np.abs(v) < 2**53)),
-            "correct or empty those cells",
-        )
-    low, high = score_range
-    check_range(score_range)
-    for name in SCORES:
-        if name in numbers:
-            v = numbers[name]
-            seen = v[np.isfinite(v)]
-            counts = seen.size and (seen == np.floor(seen)).all() and seen.max() > high
-            refuse(
-                name,
-                f"in {low:g}..{high:g}",
-                ~np.isnan(v) & ~((v >= low) & (v <= high)),
-                "correct those rows, or give --range LOW HIGH if scores are on another scale"
-                + (f" (they go from {seen.min():.4g} to {seen.max():.4g})" if seen.size else "")
-                + ("; of counts of right answers HIGH is the number of problems" if counts else ""),
-                (float(min(low, seen.min())), float(max(high, seen.max()))) if seen.size else (),
-            )
-
-
-def _check_cumulative(numbers: Mapping[str, FloatArray], path: Path) -> None:
-    """Rollouts below B_p * n * steps come of batches that serve several updates, or are no sum."""
-    batch = numbers["problems_per_batch"] * numbers["rollouts_per_problem"]
-    rollouts, steps = numbers["rollouts"], numbers["steps"]
-    for size in np.unique(batch):
-        rows = np.flatnonzero((batch == size) & (steps > 0) & (rollouts > 0))
-        if not rows.size:
-            continue
-        last = rows[np.argmax(steps[rows])]
-        updates = round(size * steps[last] / rollouts[last])  # that each batch would serve
-        over = rows[rollouts[rows] > (np.ceil(steps[rows] / max(updates, 1)) + 0.5) * size]
-        if updates > 1 and over.size:
-            row = over[0]
-            raise InputError(
-                f"{path}: `rollouts` must be cumulative, but they are {rollouts[row]:,.0f} at step "
-                f"{steps[row]:g} and {rollouts[last]:,.0f} at step {steps[last]:g}, where B_p * n "
-                f"* steps is {size * steps[row]:,.0f} and {size * steps[last]:,.0f}; add them up, "
-                "or drop the column if steps say it."
-            )
 
 
 def check_rivals(header: Sequence[str], names: Mapping[str, str], path: Path) -> None:

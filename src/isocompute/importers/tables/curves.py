@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 from isocompute.domain import Curve
 from isocompute.errors import InputError
 from isocompute.importers.runs.placing import own_evaluations
-from isocompute.importers.tables.checks import SCORES, check_recorded
+from isocompute.importers.tables.checks import check_recorded
+from isocompute.importers.tables.ranges import SCORES
 from isocompute.importers.tables.table import FloatArray, texts_of
 
 if TYPE_CHECKING:

@@ -1,0 +1,168 @@
+"""What is taken of a table of curves: the rows that are chosen, and what their columns say."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from isocompute.errors import InputError
+from isocompute.importers.beside.listed import tables_of
+from isocompute.importers.tables import cells, checks
+from isocompute.importers.tables.columns import (
+    DRAWN,
+    NUMBERS,
+    REQUIRED,
+    SETTINGS,
+    TEXTS,
+    UNIT,
+    Scores,
+    columns_meant,
+    not_there,
+    plain_name,
+)
+from isocompute.importers.tables.ranges import SCORES
+from isocompute.importers.tables.table import (
+    FloatArray,
+    Naming,
+    numbers_of,
+    recorded_columns,
+    rows_where,
+    scores_of,
+    texts_of,
+)
+from isocompute.importers.tables.wide import Texts, turned
+from isocompute.importers.words.called import LOG2, counts_problems
+from isocompute.importers.words.configuration import MODELS, configuration
+from isocompute.importers.words.plain_words import RESPONSES
+from isocompute.importers.words.settings import Settings
+from isocompute.importers.words.vocabulary import MEASURED_AT
+from isocompute.store.arms import matches, no_match
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    Read = Callable[[Path, Naming], pa.Table]
+
+Say = Callable[[str], None]
+MEASURED = "measured_at"  # what a column that says it goes by
+
+
+@dataclass(kw_only=True)
+class Taken:
+    """A table on its way to curves: what is asked of it, and what was taken of it."""
+
+    path: Path
+    score_range: tuple[float, float]
+    where: Mapping[str, str]
+    settings: Settings
+    say: Say
+    header: list[str] = field(default_factory=list)
+    goes_by: dict[str, str] = field(default_factory=dict)  # a name of ours -> the table's own
+    scores: list[Scores] = field(default_factory=list)  # columns of them with names of their own
+    rows: pa.Table = field(init=False)
+    numbers: dict[str, FloatArray] = field(init=False)
+    texts: Texts = field(init=False)
+    recorded: dict[str, FloatArray] = field(init=False)
+    units: tuple[NDArray[np.int64], list[str]] | None = None  # of its batches
+    is_turned: bool = False  # `rows` has one for every run, the columns here one for every score
+
+
+def take_rows(t: Taken, read: Read) -> None:
+    """Take the rows that are meant, of the columns that are."""
+    filled = list[str]()
+    t.rows = select(cells.filled_down(read(t.path, partial(_named, t)), filled), t.where, t.path)
+    if filled:
+        t.say(f"{t.path}: {filled[0]}")
+    if t.rows.num_rows == 0:
+        raise InputError(f"{t.path}: a tidy file needs at least 1 row, but it has none; add rows.")
+
+
+def _named(t: Taken, columns: list[str]) -> dict[str, str]:
+    """Column -> the name that it goes by; all that will be asked for, before a cell is read."""
+    t.header.extend(columns)
+    names, found = columns_meant(t.path, columns, t.settings)
+    t.scores.extend(found)
+    names |= {c: c.strip() for c in columns if c.strip() in t.where and c not in names}
+    if not names:
+        unsaid = [name for name in REQUIRED if getattr(t.settings, name, None) is None]
+        raise not_there(t.path, unsaid, t.header, t.settings)
+    more = (c for c in columns if plain_name(c.strip()) in MODELS or counts_problems(c))
+    names |= {c: c.strip() for c in more if c not in names}
+    if "steps" in names.values() and t.settings.step is None:
+        at = (c for c in columns if c not in names and MEASURED_AT.search(plain_name(c)))
+        names |= dict.fromkeys([*at][:1], MEASURED)
+    t.goes_by.update({name: column for column, name in names.items()})
+    checks.check_rivals(t.header, names, t.path)
+    cells.check_units(t.goes_by, t.path)
+    if not (t.scores or "score" in t.goes_by):
+        raise not_there(t.path, _unsaid(t.goes_by, t.settings, t.path), t.header, t.settings)
+    return names
+
+
+def take_columns(t: Taken) -> None:
+    """Take numbers and texts of the rows; those of two models are refused."""
+    there = set(t.rows.column_names)
+    t.numbers = {name: numbers_of(t.rows, name, t.path) for name in NUMBERS if name in there}
+    t.numbers |= {name: scores_of(t.rows, name, t.path, t.score_range)
+                  for name in SCORES if name in there}  # fmt: skip
+    cells.from_logarithms(t.numbers, t.goes_by, t.path)
+    t.units = texts_of(t.rows, UNIT) if UNIT in there else None
+    t.texts = {name: texts_of(t.rows, name) for name in TEXTS if name in there}
+    for name in t.rows.column_names:
+        if plain_name(name) in MODELS and name not in t.where:
+            at = next((t.numbers[key] for key in ("rollouts", "steps") if key in t.numbers), None)
+            checks.check_one_model(name, *texts_of(t.rows, name), at, t.path, "run" in there)
+    t.recorded = recorded_columns(t.rows, t.path)
+
+
+def turn(t: Taken) -> None:
+    """Give every score a row, where the table has a column for every update."""
+    if all(one.step is None for one in t.scores):
+        return
+    t.numbers, t.texts, t.recorded, told = turned(
+        t.rows, t.scores, t.numbers, t.texts, t.recorded, t.path, t.score_range
+    )
+    t.scores, t.units, t.is_turned = [], None, True
+    if told:
+        t.say(f"{t.path}: {told}")
+
+
+def _unsaid(there: Mapping[str, str], settings: Settings, path: Path) -> list[str]:
+    """What a table must hold, and neither its columns nor the settings say."""
+    if "run" in there and path.is_file():
+        rows = [configuration(row) for file, table in tables_of(path.parent).items()
+                for row in table.values() if file != path.name]  # fmt: skip
+        said = [name for name in SETTINGS if rows and all(getattr(row, name) for row in rows)]
+        there = {**there, **dict.fromkeys(said, "")}
+    missing = [n for n in REQUIRED if n not in there and getattr(settings, n, None) is None]
+    made = {"problems_per_batch": RESPONSES, **{name: log for log, name in LOG2.items()}}
+    if settings.pattern is not None and "run" in there:
+        made |= {n: "run" for n in SETTINGS if f"{{{n}}}" in settings.pattern}
+    missing = [n for n in missing if made.get(n) not in there]
+    epochs = "epochs" in there and settings.training_problems is not None
+    counts = "steps" in there or DRAWN in there or epochs
+    if "rollouts" in missing and counts and not set(SETTINGS) & set(missing):
+        missing.remove("rollouts")
+    return missing
+
+
+def select(table: pa.Table, where: Mapping[str, str], path: Path) -> pa.Table:
+    """The rows that a selection leaves."""
+    for name, wanted in where.items():
+        if name not in table.column_names:
+            raise InputError(
+                f"{path}: a selection must name a column, but there is no {name!r}; add it, or "
+                "choose another."
+            )
+        codes, texts = texts_of(table, name)
+        fits = np.array([matches(text.strip(), wanted) for text in texts], dtype=bool)
+        if not fits.any():
+            raise no_match(str(path), name, wanted, sorted(texts))
+        table = rows_where(table, fits[codes])
+    return table

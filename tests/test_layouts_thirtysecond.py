@@ -217,3 +217,25 @@ def test_a_last_row_of_other_numbers_is_asked_about(tmp_path: Path) -> None:
 ])  # fmt: skip
 def test_a_table_that_may_hold_scores_is_asked_about(tmp_path: Path, cost: list[str]) -> None:
     assert "cost.csv: a table must have the columns" in refused(sheets(tmp_path, cost=cost))
+
+
+TITLE = '"Held out, greedy, accuracy in %",,,'
+HUNDREDS = ["step,run P,run Q,run R", "0,30,31%,32", "10,40,42%,44", "20,50,52%,"]
+
+
+def test_a_title_says_percent_of_scores_that_cannot_be_shares(tmp_path: Path) -> None:
+    said = list[str]()
+    found = load(sheets(tmp_path, scores=[TITLE, ",,,", *HUNDREDS]), say=said.append)
+    assert drawn(found) == RUNS
+    assert [c.score_K[1] for c in found] == pytest.approx([0.4, 0.42, 0.44])
+    assert any("percent, as the line above its names says" in one for one in said)
+    assert "--range 0 100" in refused(sheets(tmp_path, scores=HUNDREDS))
+    assert drawn(load(sheets(tmp_path, scores=[TITLE, ",,,", *SCORES]))) == RUNS
+
+
+def test_a_column_of_shares_below_a_title_of_percent_is_asked_about(tmp_path: Path) -> None:
+    mixed = [TITLE, *(row.replace("31%", "0.31").replace("42%", "0.42").replace("52%", "0.52")
+                      for row in HUNDREDS)]  # fmt: skip
+    assert "'run Q (Held out" in (text := refused(sheets(tmp_path, scores=mixed)))
+    assert "--range 0 100" in text
+    assert "multiply the one" in refused(tmp_path, score_range=(0.0, 100.0))

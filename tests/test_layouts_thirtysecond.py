@@ -158,6 +158,15 @@ def test_each_training_of_a_notebook_is_a_run(
     assert found[0].score_K.tolist() == pytest.approx([0.308, 0.348, 0.388])
 
 
+def test_two_lines_of_one_step_begin_no_training(tmp_path: Path) -> None:
+    def two(n: int) -> list[str]:
+        return [f"[val] step {s} {key} 0.{s + n + 10}" for s in AT for key in ("easy", "hard")]
+
+    cells = [(DEFINED.format(b=16), list[str]()), *((f"go({n})", two(n)) for n in N)]
+    found = load(notebook(tmp_path / "nb.ipynb", cells), ["easy=avg"], ["processes=1"])
+    assert drawn(found) == {(96 // n, n, 5): [96 * s for s in AT] for n in N}
+
+
 def test_trainings_that_nothing_tells_apart_are_not_read(tmp_path: Path) -> None:
     cells = [(DEFINED.format(b=16), list[str]()), ("go(k)", solved(4)), ("go(k)", solved(8))]
     assert "every row must say whose it is" in refused(notebook(tmp_path / "nb.ipynb", cells))

@@ -57,7 +57,7 @@ _MARKS = frozenset("=📊•│▶")
 _AREAL = re.compile(r"Step [0-9]+/[0-9]+ Train step ([0-9]{1,9})/[0-9]{1,9} done\.")
 _NONE: list[Block] = []
 _PRIME = "prime-rl-console"
-_OF_PRIME = ("Evaluated ", " Reward: ", "checkpoint step ", "ckpt_step=", "final evals")
+_OF_PRIME = ("Evaluated ", " Reward: ", "checkpoint step ", "ckpt_step=")
 _KEYS = {
     ("Validation", "Accuracy"): "validation/accuracy",
     ("Training", "Avg Reward"): "train/reward",
@@ -219,9 +219,7 @@ class Blocks:
 
         Batches are drawn ahead of the checkpoint that is evaluated: a line may name that.
         """
-        if "Running final evals" in text:
-            self._checkpoint = None
-        elif " for " in text and (match := _CHECKPOINT.search(text)):
+        if " for " in text and (match := _CHECKPOINT.search(text)):
             self._checkpoint = match[1]
         elif "Evaluated " in text and (match := _EVALUATED.search(text)):
             key = f"eval/{match[1]}/avg@{match[2]}"

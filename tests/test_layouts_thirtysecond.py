@@ -58,6 +58,16 @@ def test_a_checkpoint_of_another_run_stays(
     assert len(read_log(nemo(tmp_path, kept, **more))) == 2 * len(N)  # type: ignore[arg-type]
 
 
+def test_the_configuration_of_a_model_in_a_checkpoint_hides_no_other(tmp_path: Path) -> None:
+    source = nemo(tmp_path, {"val:accuracy": 0.91})
+    for there in source.glob("results/*/*"):
+        (there / "config.yaml").unlink()
+        write(there / "config.json", json.dumps({"model_type": "qwen2", "num_hidden_layers": 4,
+                                                 "num_samples": 1}))  # fmt: skip
+    found = [run for run in read_log(source) if run.name.startswith("mine")]
+    assert [(run.problems_per_batch, run.rollouts_per_problem) for run in found] == [(6, 4), (6, 8)]
+
+
 # A trial of a few updates: by its plan, or asked about with a line that can be pasted.
 
 

@@ -224,7 +224,7 @@ def read_results(
     kept = ordered[-1].file  # each checkpoint keeps it: NeMo-RL 0.4.0, utils/checkpoint.py
     if is_beside_one(kept):
         collector.configure_beside(kept)
-    if not collector.configured:
+    if None in configuration(collector.configured).design[:2]:  # that of a model
         collector.configure_beside(path, alone=own)
     if not collector.configured:
         collector.configure_beside(kept)

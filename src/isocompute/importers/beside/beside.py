@@ -29,7 +29,6 @@ one series may be named for its run and its key (`RUN-12_eval_acc.csv`, Neptune'
 
 from __future__ import annotations
 
-import csv
 import os
 import re
 from collections.abc import Mapping, Sequence
@@ -43,21 +42,16 @@ from isocompute.importers.beside.elsewhere import (
     content,
     contradicts,
     is_answer,
-    is_telling,
     names_in,
     of_accelerate,
     tells,
     with_processes,
 )
 from isocompute.importers.beside.launched import configuration_naming, folders_of, overridden
-from isocompute.importers.beside.listed import NAMING, runs_listed
-from isocompute.importers.values.headers import SEPARATORS, head_of, separator_of
+from isocompute.importers.beside.listed import HISTORY, LOGS, tables_of
 from isocompute.importers.values.reading import (
     MAX_LINE_BYTES,
-    encoding_of,
-    flatten,
     parse_json,
-    parse_python,
     until_it_changes,
 )
 from isocompute.importers.values.series import points_of
@@ -73,7 +67,6 @@ from isocompute.importers.words.paths import (
     run_name,
     split_folder,
 )
-from isocompute.importers.words.plain_words import explained
 
 _FILES = (
     "config.json", "experiment_config.json", "args.json", "training_args.json", "config.yaml",
@@ -88,13 +81,7 @@ _OF_A_LOG = (
     ".json", ".yaml", ".yml", ".config.json", ".config.yaml", ".config.yml", "_config.json",
     "_config.yaml", "-config.json", "-config.yaml",
 )
-_HISTORY = re.compile(r"[-_. ]history$")  # what scripts add to the name of a run
-_LOOKED_AT = 1 << 14  # bytes of a table of runs that tell how it is written
-_COUNTERS = {"step", "rollouts", "score", "metric"}
 _CONFIGURATIONS = re.compile(r"(?:\w+[-_])?conf(?:ig)?s?", re.I)  # a folder of them
-_SECTION = re.compile(r"^(?:params|parameters|config|hparams)[./]")  # Neptune, MLflow
-_LISTS = (".jsonl", ".json", ".yaml", ".yml")
-_LOGS = (".jsonl", ".csv", ".tsv", ".gz", ".json", ".log", ".out", ".stdout", ".txt")
 
 
 def configuration_beside(
@@ -146,7 +133,7 @@ def _in_folder(
 
 def _named_for(path: Path) -> list[str]:
     """Names that a file of settings may have for a log: `a.config.json` for `a_history.csv`."""
-    names = dict.fromkeys((run_name(path), _HISTORY.sub("", run_name(path))))
+    names = dict.fromkeys((run_name(path), HISTORY.sub("", run_name(path))))
     return [f"{name}{ending}" for name in names for ending in _OF_A_LOG]
 
 
@@ -242,7 +229,7 @@ def configuration_named(
     own = [(home, found) for home in folders_of(path, run) if (found := _in_folder(home, path))]
     if len(own) == 1:
         return os.path.relpath(own[0][0] / own[0][1][0], path.parent), own[0][1][1]
-    return configuration_naming(path, _HISTORY.sub("", run), within)
+    return configuration_naming(path, HISTORY.sub("", run), within)
 
 
 @until_it_changes
@@ -259,28 +246,6 @@ def _of_wandb(folder: Path) -> list[tuple[str, dict[str, object]]]:
     return [(os.path.relpath(file, folder), content(file)) for file in files]
 
 
-def configuration_in_table(
-    path: Path, run: str, within: Path | None = None
-) -> tuple[str, dict[str, object]] | None:
-    """The name of the table of runs beside or above a log, and its row of a run; None without one.
-
-    Args:
-        path: of the log.
-        run: its name, as W&B has it.
-        within: the folder that was given: up to it a table may lie.
-    """
-    there = [above for above in path.parents if within in (above, *above.parents)]
-    for folder in dict.fromkeys((*path.parents[:2], *there)):
-        for name, rows in tables_of(folder).items():
-            if folder / name == path:
-                continue
-            row = next((rows[one] for one in (run, _HISTORY.sub("", run)) if one in rows), None)
-            own = folder == path.parent or (folder in there and is_telling(run))
-            if row is not None and (own or _names_all(rows, path)):
-                return name, row
-    return None
-
-
 def run_and_key(path: Path) -> tuple[str, str] | None:
     """The run and the key that a file of one series is named for, where a table has that run."""
     stem = path.name.removesuffix(".gz").rpartition(".")[0]
@@ -292,15 +257,6 @@ def run_and_key(path: Path) -> tuple[str, str] | None:
             if run := max(named, key=len, default=""):
                 return run, stem[len(run) + 1 :]
     return None
-
-
-def _names_all(rows: Mapping[str, object], path: Path) -> bool:
-    """Whether a table of the folder above is of a log's folder: it names that, or its logs."""
-    if path.parent.name in rows:
-        return True
-    logs = [p for p in path.parent.iterdir() if p.name.endswith(_LOGS)]
-    names = [run_name(log) for log in logs]
-    return all(name in rows or _HISTORY.sub("", name) in rows for name in names)
 
 
 def of_other_logs(files: Sequence[Path]) -> set[Path]:
@@ -315,74 +271,6 @@ def of_other_logs(files: Sequence[Path]) -> set[Path]:
     return (named | tables | started | ended | {*filter(is_answer, files)}) & set(files)
 
 
-def of_columns(files: Sequence[Path]) -> set[Path]:
-    """Tables of runs among the files that another one has a column of each for."""
-    found = set[Path]()
-    for file in (one for one in files if one.suffix in (".csv", ".tsv")):
-        tables = tables_of(file.parent)
-        others = {name: rows for name, rows in tables.items() if name != file.name}
-        names = head_of(file).names if others else []
-        found |= {file.parent / name for name, rows in others.items()
-                  if sum(column.strip() in rows for column in names) > 1}  # fmt: skip
-    return found
-
-
-@until_it_changes
-def tables_of(folder: Path) -> dict[str, dict[str, dict[str, object]]]:
-    """Tables of runs in a folder: by file and run, what the row says."""
-    files = [file for file in sorted(folder.iterdir())
-             if file.name.endswith((".csv", *_LISTS)) and file.is_file()]  # fmt: skip
-    found = {
-        file.name: runs_listed(file) if file.name.endswith(_LISTS) else _table(file)
-        for file in files
-    }
-    return {name: rows for name, rows in found.items() if rows}
-
-
-def _table(file: Path) -> dict[str, dict[str, object]]:
-    """Rows by the name of the run; empty where a file is no table of runs."""
-    with file.open("rb") as handle:
-        head = handle.read(_LOOKED_AT)
-    encoding = encoding_of(head).replace("utf8", "utf-8-sig")
-    titles = head.decode(encoding, "replace").splitlines()
-    first = next((line for line in titles if any(s in line for s in SEPARATORS)), "")
-    try:
-        with file.open(encoding=encoding, errors="replace", newline="") as table:
-            lines = csv.reader(table, delimiter=separator_of(first))
-            header = next((row for row in lines if sum(map(bool, row)) > 1), [])  # below a title
-            plain = [cell.strip().lower() for cell in header]
-            naming = [i for i, cell in enumerate(plain) if cell in NAMING]
-            # a history may name its run in every row
-            if not naming or _COUNTERS & set(plain) or file.stat().st_size > MAX_LINE_BYTES:
-                return {}
-            header = [explained(_SECTION.sub("", cell)) for cell in header]
-            cells = [row for row in lines if len(row) > naming[-1]]
-    except csv.Error:
-        return {}
-    rows = [_opened(dict(zip(header, row, strict=False))) for row in cells]
-    known = [configuration(row) for row in rows]
-    asked = any(may_be_setting(key) for key in header)
-    # a column that repeats names what runs share
-    naming = [i for i in naming if len({row[i] for row in cells}) == len(cells)]
-    if not asked and not all(
-        one.problems_per_batch or one.rollouts_per_problem or one.seed is not None for one in known
-    ):
-        return {}
-    return {
-        row[i]: {key: value for key, value in told.items() if value}
-        for i in reversed(naming) for row, told in zip(cells, rows, strict=True) if row[i]
-    }
-
-
-def _opened(row: dict[str, str]) -> dict[str, object]:
-    """A row with the configuration that one cell of it holds, as Python or JSON writes it."""
-    whole = row.get("config", "")
-    if not whole.startswith("{"):
-        return dict(row)
-    found = parse_python(whole) or parse_json(whole)[0]
-    return {key: value for key, value in flatten(found).items() if value is not None}
-
-
 def _is_its_own(path: Path) -> bool:
     """Whether the configuration of a folder is that of this log."""
     if is_of_folder(path):
@@ -393,7 +281,7 @@ def _is_its_own(path: Path) -> bool:
         return True
     logs = [
         p for p in path.parent.iterdir()
-        if (p.name.endswith(_LOGS) or ".tfevents." in p.name) and p.name not in _FILES
+        if (p.name.endswith(LOGS) or ".tfevents." in p.name) and p.name not in _FILES
         and not (p.name.endswith(".json") and (is_answer(p) or _says(p)))
     ]
     return logs == [path]

@@ -5,12 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from isocompute.importers.beside.beside import (
-    configuration_beside,
-    configuration_in_table,
-    configuration_named,
-)
+from isocompute.importers.beside.beside import configuration_beside, configuration_named
 from isocompute.importers.beside.elsewhere import with_processes
+from isocompute.importers.beside.listed import configuration_in_table
 from isocompute.importers.values.imported import STOPPED, Errors, UnclearError
 from isocompute.importers.values.reading import clean_text, flatten, whole
 from isocompute.importers.words.called import LOG2, refuse_logarithm

@@ -1,7 +1,8 @@
-"""A table of runs as JSON: what each was called, and its settings; their histories lie elsewhere.
+"""A table of runs: what each was called, and its settings; their histories lie elsewhere.
 
 | file | a run |
 |---|---|
+| CSV with a column `Name` or `run` | a row |
 | YAML, runs by name under `runs` | what stands above them holds for all |
 | JSON lines, as scripts of W&B's and Comet's API write them | `{id, name, config: {...}, ...}` |
 | one JSON list of the same | |
@@ -12,19 +13,40 @@ A list of rows with steps is a log, and one of runs with their histories is (`do
 
 from __future__ import annotations
 
+import csv
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 
 from isocompute.errors import InputError
-from isocompute.importers.values.reading import MAX_LINE_BYTES, parse_json
+from isocompute.importers.beside.elsewhere import is_telling
+from isocompute.importers.values.headers import SEPARATORS, head_of, rows_of, separator_of
+from isocompute.importers.values.reading import (
+    MAX_LINE_BYTES,
+    encoding_of,
+    flatten,
+    parse_json,
+    parse_python,
+    until_it_changes,
+)
 from isocompute.importers.values.series import SETTINGS, STEPS, points_of, settings_of
 from isocompute.importers.words.called import may_be_setting
+from isocompute.importers.words.configuration import configuration
+from isocompute.importers.words.paths import run_name
+from isocompute.importers.words.plain_words import explained
 
 NAMING = ("name", "run", "run_name", "experiment", "sys/id", "sys/name", "run_id", "run id", "id",
           "display_name", "displayname", "experiment_key", "uuid", "run_uuid")  # fmt: skip
 _LOOKED_AT = 1 << 16  # bytes; of a list of rows the first row
+HISTORY = re.compile(r"[-_. ]history$")  # what scripts add to the name of a run
+_RUN = re.compile(r"^(?:run|experiment|exp)[ _-]+(?=\S)", re.I)  # before it
+_HEAD = 1 << 14  # bytes of a table of runs that tell how it is written
+_COUNTERS = {"step", "rollouts", "score", "metric"}
+_SECTION = re.compile(r"^(?:params|parameters|config|hparams)[./]")  # Neptune, MLflow
+_LISTS = (".jsonl", ".json", ".yaml", ".yml")
+LOGS = (".jsonl", ".csv", ".tsv", ".gz", ".json", ".log", ".out", ".stdout", ".txt")
+_SEEN, _CSV = 1_000, (".csv", ".tsv")  # rows that tell whose a table is
 
 
 def runs_listed(file: Path) -> dict[str, dict[str, object]]:
@@ -112,3 +134,144 @@ def _is_entry(one: Mapping[str, object]) -> bool:
 def _names(one: Mapping[str, object]) -> dict[str, str]:
     return {key.lower(): value for key, value in one.items()
             if key.lower() in NAMING and isinstance(value, str)}  # fmt: skip
+
+
+def configuration_in_table(
+    path: Path, run: str, within: Path | None = None
+) -> tuple[str, dict[str, object]] | None:
+    """The name of the table of runs beside or above a log, and its row of a run; None without one.
+
+    Args:
+        path: of the log.
+        run: its name, as W&B has it.
+        within: the folder that was given: up to it a table may lie.
+    """
+    there = [above for above in path.parents if within in (above, *above.parents)]
+    for folder in dict.fromkeys((*path.parents[:2], *there)):
+        for name, rows in tables_of(folder).items():
+            if folder / name == path:
+                continue
+            row = next((rows[one] for one in (run, HISTORY.sub("", run)) if one in rows), None)
+            own = folder == path.parent or (folder in there and is_telling(run))
+            if row is not None and (own or _names_all(rows, path)):
+                return name, row
+    return None
+
+
+def column_in_table(
+    path: Path, column: str, within: Path | None = None
+) -> tuple[str, dict[str, object]] | None:
+    """As `configuration_in_table`, of a run that a column is named for: A or `run A`."""
+    names = dict.fromkeys((column, _RUN.sub("", column)))
+    return next((found for name in names if (
+        found := configuration_in_table(path, name, within)) is not None), None)  # fmt: skip
+
+
+def _names_all(rows: Mapping[str, object], path: Path) -> bool:
+    """Whether a table of the folder above is of a log's folder: it names that, or its logs."""
+    if path.parent.name in rows:
+        return True
+    logs = [p for p in path.parent.iterdir() if p.name.endswith(LOGS)]
+    names = [run_name(log) for log in logs]
+    return all(name in rows or HISTORY.sub("", name) in rows for name in names)
+
+
+def of_columns(files: Sequence[Path]) -> set[Path]:
+    """Tables of runs among the files that another one has a column of each for."""
+    found = set[Path]()
+    for file in (one for one in files if one.suffix in (".csv", ".tsv")):
+        tables = tables_of(file.parent)
+        others = {name: rows for name, rows in tables.items() if name != file.name}
+        names = head_of(file).names if others else []
+        found |= {file.parent / name for name, rows in others.items()
+                  if sum(not rows.keys().isdisjoint((c.strip(), _RUN.sub("", c.strip())))
+                         for c in names) > 1}  # fmt: skip
+    return found
+
+
+@until_it_changes
+def tables_of(folder: Path) -> dict[str, dict[str, dict[str, object]]]:
+    """Tables of runs in a folder: by file and run, what the row says."""
+    files = [file for file in sorted(folder.iterdir())
+             if file.name.endswith((".csv", *_LISTS)) and file.is_file()]  # fmt: skip
+    found = {
+        file.name: runs_listed(file) if file.name.endswith(_LISTS) else _table(file)
+        for file in files
+    }
+    return {name: rows for name, rows in found.items() if rows}
+
+
+def _table(file: Path) -> dict[str, dict[str, object]]:
+    """Rows by the name of the run; empty where a file is no table of runs."""
+    with file.open("rb") as handle:
+        head = handle.read(_HEAD)
+    encoding = encoding_of(head).replace("utf8", "utf-8-sig")
+    titles = head.decode(encoding, "replace").splitlines()
+    first = next((line for line in titles if any(s in line for s in SEPARATORS)), "")
+    try:
+        with file.open(encoding=encoding, errors="replace", newline="") as table:
+            lines = csv.reader(table, delimiter=separator_of(first))
+            header = next((row for row in lines if sum(map(bool, row)) > 1), [])  # below a title
+            plain = [cell.strip().lower() for cell in header]
+            naming = [i for i, cell in enumerate(plain) if cell in NAMING]
+            # a history may name its run in every row
+            if not naming or _COUNTERS & set(plain) or file.stat().st_size > MAX_LINE_BYTES:
+                return {}
+            header = [explained(_SECTION.sub("", cell)) for cell in header]
+            cells = [row for row in lines if len(row) > naming[-1]]
+    except csv.Error:
+        return {}
+    rows = [_with_config(dict(zip(header, row, strict=False))) for row in cells]
+    known = [configuration(row) for row in rows]
+    asked = any(may_be_setting(key) for key in header)
+    # a column that repeats names what runs share
+    naming = [i for i in naming if len({row[i] for row in cells}) == len(cells)]
+    if not asked and not all(
+        one.problems_per_batch or one.rollouts_per_problem or one.seed is not None for one in known
+    ):
+        return {}
+    return {
+        row[i]: {key: value for key, value in told.items() if value}
+        for i in reversed(naming) for row, told in zip(cells, rows, strict=True) if row[i]
+    }
+
+
+def _with_config(row: dict[str, str]) -> dict[str, object]:
+    """A row with the configuration that one cell of it holds, as Python or JSON writes it."""
+    whole = row.get("config", "")
+    if not whole.startswith("{"):
+        return dict(row)
+    found = parse_python(whole) or parse_json(whole)[0]
+    return {key: value for key, value in flatten(found).items() if value is not None}
+
+
+def describing(tables: Sequence[Path]) -> set[Path]:
+    """Tables that only say what the columns of another are, or its runs."""
+    said = of_columns(tables)
+    return said | {path for path in tables if path not in said and (
+        _describes(path, tables) or any(_is_of_runs(path, one) for one in said))}  # fmt: skip
+
+
+def _is_of_runs(path: Path, other: Path) -> bool:
+    """Whether a table has one row for each of some runs of another and no step: what they cost."""
+    rows = tables_of(path.parent).get(other.name, {})
+    if path.suffix not in _CSV or path.parent != other.parent or not rows:
+        return False
+    plain = [name.strip().lower() for name in head_of(path).names]
+    at = next((i for i, name in enumerate(plain) if name in NAMING), len(plain))
+    names = [row[at].strip() for row in rows_of(path, _SEEN) if at < len(row) and any(row)]
+    once = len(names) > 1 and len({*names}) == len(names)
+    return once and {*names} <= rows.keys() and {*STEPS, *_COUNTERS}.isdisjoint(plain)
+
+
+def _describes(path: Path, tables: Sequence[Path]) -> bool:
+    """Whether a table has a row for each run whose course another one holds."""
+    about = tables_of(path.parent) if path.suffix in _CSV else {}
+    rows = about.get(path.name, {})
+    others = (one for one in tables if one.parent == path.parent and one.suffix in _CSV)
+    for one in (one for one in others if rows and one.name not in about):
+        plain = [name.strip().lower() for name in head_of(one).names]
+        at = next((i for i, name in enumerate(plain) if name in NAMING), len(plain))
+        if any(row[at].strip() in rows for row in rows_of(one, _SEEN) if at < len(row)):
+            return True
+    return False

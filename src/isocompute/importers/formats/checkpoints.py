@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from isocompute.importers.beside.beside import is_beside_one
 from isocompute.importers.beside.listed import NAMING
 from isocompute.importers.runs.collect import Collector
 from isocompute.importers.values.imported import Errors, ImportedRun, Metric, UnclearError
@@ -220,9 +221,13 @@ def read_results(
     home = next((above for above in (home, *home.parents) if above.name == called), home)
     own = home.is_dir()
     path = home / _OF_FOLDER if own else home.parent / first.file.name
-    collector.configure_beside(path, alone=own)
-    if not collector.configured:  # each checkpoint keeps it (NeMo-RL)
-        collector.configure_beside(ordered[-1].file)
+    kept = ordered[-1].file  # each checkpoint keeps it: NeMo-RL 0.4.0, utils/checkpoint.py
+    if is_beside_one(kept):
+        collector.configure_beside(kept)
+    if None in configuration(collector.configured).design[:2]:  # that of a model
+        collector.configure_beside(path, alone=own)
+    if not collector.configured:
+        collector.configure_beside(kept)
     if any(one.place.epoch for one in ordered):
         ordered = _by_update(ordered, collector)
     if not ordered:
@@ -311,6 +316,10 @@ def with_results(
         alike = [i for i in named if not any(s.split == "validation" for s in out[i].series)]
         if named and not alike and any(_holds(out[i], one) for i in named):
             continue  # the state of a checkpoint, whose scores are in the log
+        if not named and (its_log := [i for i, run in enumerate(out) if _is_of(run, one)]):
+            told = f"counted once: the same score stands in {one.provenance.path}"
+            out[its_log[0]] = out[its_log[0]].inferring(told)
+            continue
         if len(alike) != 1:
             out.append(one)
             continue
@@ -328,6 +337,16 @@ def with_results(
             run, series=(*run.series, *made), notes=(*run.notes, *one.notes), provenance=provenance
         ).inferring(*one.provenance.inferred, f"score: of its checkpoints, {one.provenance.path}")
     return out
+
+
+def _is_of(run: ImportedRun, one: ImportedRun) -> bool:
+    """Whether a run of checkpoints is that of a log of another name: all it says is there."""
+    own, its = ({(s.metric.label, s.problem_set) for s in each.series if s.split == "validation"}
+                for each in (one, run))  # fmt: skip
+    settings = [getattr(one, name) for name in _OF_RUNS]
+    return None not in settings[:2] and own <= its and _holds(run, one) and (
+        settings == [getattr(run, name) for name in _OF_RUNS]
+    )
 
 
 def _holds(run: ImportedRun, one: ImportedRun) -> bool:

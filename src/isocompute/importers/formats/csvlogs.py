@@ -24,10 +24,10 @@ from pathlib import Path
 from isocompute.errors import InputError
 from isocompute.importers.beside.beside import (
     configuration_beside,
-    configuration_in_table,
     is_beside_one,
     run_and_key,
 )
+from isocompute.importers.beside.listed import configuration_in_table
 from isocompute.importers.formats.csv_long import are_events, read_long, with_steps
 from isocompute.importers.formats.whose import (
     STEP_COLUMNS,

@@ -6,7 +6,9 @@ training/arguments.py (`  seed ........ 1234`); Unsloth 2025.11, models/rl.py an
 OpenRLHF 0.9.0 to 0.11.0 (3c3be623), trainer/ppo_trainer.py, fit and evaluate (`Global step 9: {}`,
 `global_step 10, eval_metrics: {}`) and ppo_trainer_async.py (`Eval at step 10: {}`, behind step
 11), here with the keys of its trackers (utils/logging_utils.py); SkyRL (a956457),
-skyrl/train/utils/tracking.py, ConsoleLogger (`Step 10: `, then `{...}` over several lines).
+skyrl/train/utils/tracking.py, ConsoleLogger (`Step 10: `, then `{...}` over several lines);
+prime-rl v0.4.0, eval/utils.py (`Evaluated MODEL on SET in 9.1s (Avg@2=0.4, ...`, printed alone) and
+orchestrator/orchestrator.py (`Running evals for checkpoint step 10`: its weights after 10 updates).
 """
 
 from __future__ import annotations
@@ -55,13 +57,20 @@ _MARKS = frozenset("=📊•│▶")
 _AREAL = re.compile(r"Step [0-9]+/[0-9]+ Train step ([0-9]{1,9})/[0-9]{1,9} done\.")
 _NONE: list[Block] = []
 _PRIME = "prime-rl-console"
+_OF_PRIME = ("Evaluated ", " Reward: ", "checkpoint step ", "ckpt_step=")
 _KEYS = {
     ("Validation", "Accuracy"): "validation/accuracy",
     ("Training", "Avg Reward"): "train/reward",
 }
 
 
-_EVALUATED = re.compile(r"Evaluated (\S{1,100}) in [0-9.]+s \(Avg@([0-9]{1,6})=([0-9.]{1,20})[,)]")
+_EVALUATED = re.compile(  # v0.4.0 names the model, too
+    r"Evaluated (?:\S{1,300} on )?(\S{1,100}) in [0-9.]+s \(Avg@([0-9]{1,6})=([0-9.]{1,20})[,)]"
+)
+_CHECKPOINT = re.compile(
+    r"\b[Ee]val\w*(?: subprocess)?(?: started)? for (?:checkpoint step |interval step [0-9]{1,9} "
+    r"\(current ckpt_step=)([0-9]{1,9})"
+)
 _DONE = re.compile(r"Step ([0-9]{1,9}) \| Time: .*?\| Reward: (-?[0-9.]{1,20})")
 _FORMS = (
     re.compile(rb"\[pod/(?P<name>[\w.-]+)/[\w.-]+\] ?"),
@@ -203,13 +212,22 @@ class Blocks:
         self._done = 0
         self._trained: int | None = None  # the update of AReaL's last grid
         self._held: list[tuple[str, str]] = []  # evaluations that no update has followed
+        self._checkpoint: str | None = None  # of the evaluation, where prime-rl names it
 
     def _of_prime(self, text: str) -> list[Block]:
-        """The numbers of prime-rl: evaluations stand behind the updates that are done."""
-        if "Evaluated " in text and (match := _EVALUATED.search(text)):
-            self._held.append((f"eval/{match[1]}/avg@{match[2]}", match[3]))
+        """The numbers of prime-rl: evaluations stand behind the updates that are done.
+
+        Batches are drawn ahead of the checkpoint that is evaluated: a line may name that.
+        """
+        if " for " in text and (match := _CHECKPOINT.search(text)):
+            self._checkpoint = match[1]
+        elif "Evaluated " in text and (match := _EVALUATED.search(text)):
+            key = f"eval/{match[1]}/avg@{match[2]}"
+            if self._checkpoint is not None:
+                return [Block(_PRIME, self._checkpoint, key, match[3])]
+            self._held.append((key, match[3]))
         elif " | Reward: " in text and (match := _DONE.search(text)):
-            step = int(match[1])
+            step, self._checkpoint = int(match[1]), None
             self._first = step if self._first is None else self._first
             self._done = step + (self._first != 1)
             found = self._evaluated(self._done - 1)
@@ -227,7 +245,7 @@ class Blocks:
 
     def take(self, text: str) -> list[Block]:
         """Take a line; the numbers that are read with it."""
-        if not (text.lstrip()[:1] in _MARKS or "Evaluated " in text or " Reward: " in text):
+        if not (text.lstrip()[:1] in _MARKS or any(word in text for word in _OF_PRIME)):
             if " Train step " in text and (match := _AREAL.search(text)):
                 self._trained = int(match[1])
             return _NONE  # as nearly all lines of a console

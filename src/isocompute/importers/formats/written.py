@@ -20,9 +20,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from isocompute.errors import InputError
-from isocompute.importers.beside.launched import said_in
 from isocompute.importers.beside.listed import NAMING
 from isocompute.importers.formats.jsonl import RUN_KEYS, RunsOfRows, take_row
+from isocompute.importers.formats.notebooks import cells_of, trainings_of
 from isocompute.importers.formats.printed import settings_in
 from isocompute.importers.formats.whose import STEP_COLUMNS
 from isocompute.importers.runs.collect import Collector
@@ -57,7 +57,6 @@ _PROCESS = re.compile(  # the number behind a file is its line: [pipeline.py (61
     r"(?<!\.py)(?<!\.py )\((?:pid[ =:]*)?(?P<round>[0-9]+)\)|\bpid[ =:]*(?P<pid>[0-9]+)|"
     r"\[(?:pid[ =:]*)?(?P<square>[0-9]{2,7})\]|^\s*(?P<bar>[\w.:/-]+)\s*\|", re.I,
 )  # fmt: skip
-_MOST_BYTES = 256 << 20
 _SAID = re.compile(r"(?P<word>[A-Za-z][\w-]*)")
 _WORD = re.compile(rf"{_SAID.pattern}[\s:=-]*$")
 # [held-out] step   20  acc 0.4320
@@ -78,8 +77,8 @@ _SOLVED = re.compile(
     r"correct|solved?|success|pass(?:ed|@1|_1|1)?|score|exact(?:_match)?|em|right|hits?|win)"
     r"(?:[_.-](?:rate|frac|fraction|share))?", re.I,
 )
+_ALONE = "solved"  # the key of a number that has none, and counts what it is of
 _RESPONSES = re.compile("samples|responses|rollouts|completions|generations|answers|trials", re.I)
-_ASSIGNED = re.compile(r"^([A-Za-z_]\w*)[ \t]*=[ \t]*([0-9][0-9.e+-]*)[ \t]*(?:#.*)?$", re.M)
 # of a line that holds no row, or before one
 _STEP = re.compile(
     r"\b(?:global_|train_)?(?:step|update|iter(?:ation)?)[ =:#]{1,3}([0-9]{1,9})\b", re.I
@@ -111,9 +110,31 @@ def read_prefixed(path: Path, settings: Settings) -> list[ImportedRun]:
         rows, settings, counted = _told(path, settings)
     if len({one.process for one in rows}) > max(len(rows) / _LEAST, 1):  # of each line a number
         rows = [one._replace(process="") for one in rows]
-    named = {one.process for one in rows}
     if len(rows) < _LEAST or not any(key in one.row for one in rows for key in STEPS):
         return []
+    if (cells := cells_of(path)) is None:
+        said: dict[str, object] = {}
+        for _, text in _lines(path):
+            said |= settings_in(text)
+        return _runs(path, settings, rows, said, run_name(path), counted)
+    step = next(key for one in rows for key in STEPS if key in one.row)
+    at = [(one.line, v) for one in rows if (v := whole(one.row.get(step))) is not None]
+    found, began = list[ImportedRun](), 0
+    for name, last, said in trainings_of(cells, at):
+        own = [one for one in rows if began < one.line <= last]
+        called = f"{run_name(path)} {name}".strip()
+        its = settings.for_run(called) if name else settings
+        found += _runs(path, its, own, said, called, counted)
+        began = last
+    return found
+
+
+def _runs(
+    path: Path, settings: Settings, rows: Sequence[_Row], said: dict[str, object], called: str,
+    counted: str,
+) -> list[ImportedRun]:
+    """The runs of rows, with what is said of them, what they are called, and how they count."""
+    named = {one.process for one in rows}
     lost = [one for one in rows if not one.process]
     if lost and (len(named) > 1 or _goes_back(rows)):
         raise UnclearError(
@@ -121,32 +142,25 @@ def read_prefixed(path: Path, settings: Settings) -> list[ImportedRun]:
             f"{lost[0].line} names no process and no run; write each job a log of its own, or a "
             "key run into its rows."
         )
-    errors = Errors(str(path))
-    first = Collector(run_name(path), errors, settings)
-    said: dict[str, object] = {}
-    for _, text in _lines(path):
-        said |= settings_in(text)
-    if notebook := outputs_of(path):
-        said = {**said_in(_with_values(notebook.code)), **said}
+    first = Collector(called, Errors(str(path)), settings)
     first.configure(said)
-    first.configure_beside(path)
+    first.configure_beside(path, alone=called == run_name(path))
     if counted:
         first.counters.infer(counted)
     runs = RunsOfRows(first, path)
     names: dict[str, str] = {}
     for line, process, row in rows:
         own = next((v for key in RUN_KEYS if isinstance(v := row.get(key), str)), None)
-        name = names.get(process, f"{run_name(path)} {process}") if own is None else own
+        name = names.get(process, f"{called} {process}") if own is None else own
         if process and len(named) > 1:
             names[process] = name
             row = {"run": name, **{k: v for k, v in row.items() if k not in RUN_KEYS}}
         take_row(row, line, runs, {}, path)
-    source = "text"
-    provenance = provenance_of(path, source)
-    return [one.finish(path, source, provenance) for one in runs.finish()]
+    provenance = provenance_of(path, "text")
+    return [one.finish(path, "text", provenance) for one in runs.finish()]
 
 
-def _goes_back(rows: list[_Row]) -> bool:
+def _goes_back(rows: Sequence[_Row]) -> bool:
     """Whether rows of one kind go back to a step that they had: of two jobs, as it seems."""
     seen = set[str]()
     for one in rows:
@@ -159,30 +173,9 @@ def _goes_back(rows: list[_Row]) -> bool:
     return False
 
 
-class Notebook(NamedTuple):
-    """What a notebook holds: its code, and the text that it printed."""
-
-    code: str
-    printed: str
-
-
-def outputs_of(path: Path) -> Notebook | None:
-    """The code and the printed text of a notebook; None for any other file."""
-    if path.suffix != ".ipynb" or path.stat().st_size > _MOST_BYTES:
-        return None
-    found = parse_json(path.read_bytes())[0]
-    cells = found.get("cells") if isinstance(found, dict) else None
-    code = [cell for cell in cells or () if isinstance(cell, dict)
-            and cell.get("cell_type") == "code"]  # fmt: skip
-    printed = [one.get("text") for cell in code for one in cell.get("outputs") or ()
-               if isinstance(one, dict)]  # fmt: skip
-    return Notebook(*("\n".join("".join(text) for text in texts if text)
-                      for texts in ([cell.get("source") for cell in code], printed)))  # fmt: skip
-
-
 def _lines(path: Path) -> Iterator[tuple[int, str]]:
-    if notebook := outputs_of(path):
-        yield from enumerate(notebook.printed.splitlines(), 1)
+    if (cells := cells_of(path)) is not None:
+        yield from enumerate((line for cell in cells for line in cell.printed), 1)
         return
     with open_log(path) as handle:
         for number, data in iter_lines(handle, str(path)):
@@ -220,21 +213,6 @@ def _rows(path: Path) -> list[_Row]:
     return rows
 
 
-def _with_values(code: str) -> str:
-    r"""Code with the number of a variable where a keyword takes it: cells run one after the other.
-
-    >>> _with_values("G = 8\nG = 4\nf(n = G, m = 2)\nG = 2").splitlines()[2]
-    'f(n = 4, m = 2)'
-    """
-    set_at = [(one.end(), one[1], one[2]) for one in _ASSIGNED.finditer(code)]
-
-    def known(use: re.Match[str]) -> str:
-        last = [value for at, name, value in set_at if at <= use.start() and name == use[2]]
-        return use[1] + (last or [use[2]])[-1]
-
-    return re.sub(r"(\w\s*=\s*)([A-Za-z_]\w*)(?=\s*[,)])", known, code)
-
-
 def _told(path: Path, settings: Settings) -> tuple[list[_Row], Settings, str]:
     """Rows that lines say in words; none where fewer than three seem to be of held-out problems.
 
@@ -243,11 +221,15 @@ def _told(path: Path, settings: Settings) -> tuple[list[_Row], Settings, str]:
     rows, held_out, shares = list[_Row](), 0, set[tuple[str, str]]()
     for number, text in _lines(path):
         match = _TOLD.match(text)
-        found = _NUMBER.findall(f"{match['before']} | {match['rest']}") if match else []
-        if match is None or not found:
+        if match is None:
             continue
         words = _SAID.findall(match["before"])
         word = next((one for one in words if one.lower() in SPLITS), "")
+        found = _NUMBER.findall(f"{match['before']} | {match['rest']}")
+        if not found and word and (bare := _bare(match["rest"])):
+            found = [(_ALONE, bare)]
+        if not found:
+            continue
         found = [(key, f"{float(said[:-1]) / 100:.10g}" if said[-1] == "%" else said)
                  for key, said in found]  # fmt: skip
         event = {"event": word} if word else {}
@@ -265,6 +247,21 @@ def _told(path: Path, settings: Settings) -> tuple[list[_Row], Settings, str]:
         settings, columns={key: Column(metric=Metric(kind="avg", variable=key))},
         evaluation_problems=settings.evaluation_problems or whole(problems),
     ), f"score: {key}, the share of {problems} that its lines count"
+
+
+def _bare(text: str) -> str:
+    """The one number of a line that counts what it is of, and says nothing else; "" for others.
+
+    >>> _bare(": 39.6% (198/500)"), _bare(" = 0.396 (198/500 right)"), _bare(": 40% (2/5 cut)")
+    ('39.6%', '0.396', '')
+    """
+    counts = _SHARE.findall(text)
+    said = counts[0][2] if len(counts) == 1 else "?"
+    if said and not _SOLVED.fullmatch(said) and not _RESPONSES.fullmatch(said):
+        return ""
+    rest = _SHARE.sub(" ", text)
+    numbers = re.findall(r"[0-9]*\.?[0-9]+%?", rest)
+    return numbers[0] if len(numbers) == 1 and not re.search("[a-z]", rest, re.I) else ""
 
 
 def _counted(text: str, found: Sequence[tuple[str, str]]) -> set[tuple[str, str]]:

@@ -111,14 +111,20 @@ def _refuse_another_start(runs: Sequence[ImportedRun]) -> None:
 def without_trials(
     runs: Sequence[ImportedRun], asked: Collection[str] = ()
 ) -> tuple[list[ImportedRun], list[str]]:
-    """Runs without those that are trials by their names and by where they end; a line for each."""
+    """Runs without those that are trials by their end, and by plan or name; a line for each."""
     _, left, *_ = short = _short(runs)
     # a word that the others have, too, tells none of them apart
-    kept = "run" in asked or any(map(_TRIAL.search, left))
-    odd = [] if kept else [name for name in short.odd if _TRIAL.search(name)]
-    return [run for run in runs if run.name not in odd], [
-        f"run {name}: left out: it sounds like a trial, and no other run has a score by its end; "
-        "--where 'run=*' keeps it" for name in odd
+    by_name = not any(map(_TRIAL.search, left))
+    planned = {run.name: run.steps for run in runs if run.steps}
+    why = dict[str, str]()
+    for name in short.odd if "run" not in asked else ():
+        if by_name and _TRIAL.search(name):
+            why[name] = "it sounds like a trial"
+        elif planned.get(name, np.inf) <= short.ends[name][0]:  # it did not die on the way
+            why[name] = f"{planned[name]} updates were all that was planned"
+    return [run for run in runs if run.name not in why], [
+        f"run {name}: left out: {said}, and no other run has a score by its end; "
+        "--where 'run=*' keeps it" for name, said in why.items()
     ]
 
 
@@ -178,8 +184,11 @@ def _refuse_trials(runs: Sequence[ImportedRun]) -> None:
 def _without(text: str, odd: Sequence[str], left: Sequence[str]) -> InputError:
     """A refusal with the words that leave some runs out, or keep all."""
     same = takewhile(lambda letters: len({*letters}) == 1, zip(*left, strict=False))
-    fits = f"{''.join(letters[0] for letters in same)}*"
-    which = "RUN" if any(fnmatch(name, fits) for name in odd) else fits
+    begins = "".join(letters[0] for letters in same)
+    then = sorted({name[len(begins) : len(begins) + 1] for name in left})
+    # where an odd name begins so, too: exp_00[235]*
+    fits = (f"{begins}*", f"{begins}[{''.join(then)}]*" if all(map(str.isalnum, then)) else "*")
+    which = next((one for one in fits if not any(fnmatch(name, one) for name in odd)), "RUN")
     return InputError(
         f"{text}{',' if '; if ' in text else ';'} leave it out with --where "
         f"run={shlex.quote(which)}, or keep all with --where 'run=*'.",

@@ -11,11 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isocompute.errors import InputError
-from isocompute.importers.beside.beside import (
-    configuration_beside,
-    configuration_in_table,
-    tables_of,
-)
+from isocompute.importers.beside.beside import configuration_beside
+from isocompute.importers.beside.listed import configuration_in_table, tables_of
 from isocompute.importers.tables.columns import DRAWN, SETTINGS, plain_name
 from isocompute.importers.tables.table import FloatArray
 from isocompute.importers.tables.wide import Texts

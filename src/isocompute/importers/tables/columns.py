@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from isocompute.errors import InputError
-from isocompute.importers.beside.beside import configuration_in_table
+from isocompute.importers.beside.listed import column_in_table
 from isocompute.importers.tables.table import FloatArray, some
 from isocompute.importers.tables.wide import of_update, pattern_of_updates, says_end
 from isocompute.importers.values.headers import head_of, rows_of
@@ -142,7 +142,7 @@ def _runs_beside(path: Path, columns: Sequence[str], settings: Settings) -> dict
     named = [text for c in columns if (text := c.strip()) and plain_name(text) not in _STEPS]
     if len(named) < _LEAST_RUNS or settings.pattern or not path.is_file():
         return {}
-    every = {text: configuration_in_table(path, text) for text in named}
+    every = {text: column_in_table(path, text) for text in named}
     cells = cells_seen(path, columns) if None in every.values() else {}
     found = {text: one for text, one in every.items() if one is not None or not (
         counts_up(at := cells.get(text, np.full(1, 0.5))) or np.isnan(at).all()

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isocompute.errors import InputError
-from isocompute.importers.beside.beside import tables_of
+from isocompute.importers.beside.listed import tables_of
 from isocompute.importers.tables import cells, checks
 from isocompute.importers.tables.columns import (
     DRAWN,
@@ -37,9 +37,11 @@ from isocompute.importers.tables.table import (
     texts_of,
 )
 from isocompute.importers.tables.wide import Texts, turned
+from isocompute.importers.values.headers import head_of
 from isocompute.importers.words.called import LOG2, counts_problems
 from isocompute.importers.words.configuration import MODELS, configuration
 from isocompute.importers.words.plain_words import RESPONSES
+from isocompute.importers.words.scale import PERCENT, are_percent
 from isocompute.importers.words.settings import Settings
 from isocompute.importers.words.vocabulary import MEASURED_AT
 from isocompute.store.arms import matches, no_match
@@ -70,6 +72,7 @@ class Taken:
     texts: Texts = field(init=False)
     recorded: dict[str, FloatArray] = field(init=False)
     units: tuple[NDArray[np.int64], list[str]] | None = None  # of its batches
+    above: str = ""  # a title that says percent of its scores, of which some cannot be shares
     is_turned: bool = False  # `rows` has one for every run, the columns here one for every score
 
 
@@ -119,6 +122,12 @@ def take_columns(t: Taken) -> None:
             at = next((t.numbers[key] for key in ("rollouts", "steps") if key in t.numbers), None)
             checks.check_one_model(name, *texts_of(t.rows, name), at, t.path, "run" in there)
     t.recorded = recorded_columns(t.rows, t.path)
+    title = head_of(t.path).title if t.path.is_file() and t.path.suffix != ".parquet" else ""
+    columns = [name for name in ([one.column for one in t.scores] or ["score"]) if name in there]
+    if PERCENT.search(title) and any(are_percent(title, scores_of(
+        t.rows, name, t.path, t.score_range), t.score_range) for name in columns):  # fmt: skip
+        t.above = f" ({title})"
+        t.say(f"{t.path}: scores beyond 1 are percent, as the line above its names says")
 
 
 def turn(t: Taken) -> None:

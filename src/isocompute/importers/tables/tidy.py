@@ -145,7 +145,7 @@ def _of_column(t: Taken, one: Scores, copies: bool) -> tuple[list[Curve], int, F
     filled = _empty_repeats(t, mine, words)
     _check(t, mine, words)
     if not is_percent:
-        require_range(called, mine["score"], t.score_range, str(t.path))
+        require_range(called + t.above, mine["score"], t.score_range, str(t.path))
     low, high = t.score_range
     mine |= {name: (mine[name] - low) / (high - low) for name in {*ranges.SCORES} & mine.keys()}
     if one.metric is not None:
@@ -161,7 +161,8 @@ def _take_score(t: Taken, one: Scores, mine: dict[str, FloatArray], called: str)
     is_percent = has_percent_signs(t.rows, one.column)
     if one.column in t.rows.column_names:
         mine["score"] = scores_of(t.rows, one.column, t.path, t.score_range)
-    if "score" in mine and not is_percent and are_percent(called, mine["score"], t.score_range):
+    named = called + t.above
+    if "score" in mine and not is_percent and are_percent(named, mine["score"], t.score_range):
         mine["score"], is_percent = mine["score"] / 100, True
     mapped = t.settings.columns.get(called)
     if mapped is not None and mapped.errors:

@@ -24,11 +24,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from isocompute.errors import InputError, NotInstalledError
-from isocompute.importers.beside.beside import of_columns
-from isocompute.importers.beside.beside import tables_of as runs_in
-from isocompute.importers.beside.listed import NAMING
+from isocompute.importers.beside.listed import NAMING, describing
 from isocompute.importers.values.database import columns_of, opened
-from isocompute.importers.values.headers import head_of, rows_of
 from isocompute.importers.values.reading import number
 from isocompute.importers.words.scored import likely_key
 
@@ -50,7 +47,6 @@ _OF_TRACKERS = ({"key", "value", "run_uuid", "step"}, {"key", "value", "run_id",
                 {"run_name", "step", "metrics"})
 WORKBOOKS = (".xlsx", ".xlsm", ".xls", ".ods")
 _MAX_BYTES = 256 << 20  # of a part, unpacked: a zip expands a thousand times
-_SEEN, _CSV = 1_000, (".csv", ".tsv")  # rows that tell whose a table is
 _FEW = 2  # numbers under each other: fewer are chance
 # Beside a sheet, or all of a folder: where, and what
 _said: dict[Path, tuple[str, dict[str, str]]] = {}
@@ -200,21 +196,8 @@ def sheets_of(path: Path) -> list[Path]:
 
 def of_sheets(tables: list[Path]) -> list[Path]:
     """Tables without those that only say what the columns of another are, or its runs."""
-    said = of_columns(tables)
-    return [path for path in tables if path not in said and not _describes(path, tables)]
-
-
-def _describes(path: Path, tables: Sequence[Path]) -> bool:
-    """Whether a table has a row for each run whose course another one holds."""
-    about = runs_in(path.parent) if path.suffix in _CSV else {}
-    rows = about.get(path.name, {})
-    others = (one for one in tables if one.parent == path.parent and one.suffix in _CSV)
-    for one in (one for one in others if rows and one.name not in about):
-        plain = [name.strip().lower() for name in head_of(one).names]
-        at = next((i for i, name in enumerate(plain) if name in NAMING), len(plain))
-        if any(row[at].strip() in rows for row in rows_of(one, _SEEN) if at < len(row)):
-            return True
-    return False
+    said = describing(tables)
+    return [path for path in tables if path not in said]
 
 
 def shown(text: str) -> str:

@@ -134,16 +134,22 @@ def without_units(table: pa.Table, names: dict[str, str]) -> pa.Table:
 
 
 def without_highest(table: pa.Table, names: dict[str, str]) -> pa.Table:
-    """A table without a last row that repeats the highest number of each column: it has no step."""
+    """A table without a last row that has no step, and the highest number of each column or none.
+
+    A workbook holds no number of a formula that was never computed.
+    """
     step = next((c for c in table.column_names if names[c] == "steps"), None)
     word = "" if step is None or not table.num_rows else str(table.column(step)[-1]).strip()
-    if not word or any(char.isdigit() for char in word) or _STAGE.search(word):
+    if not word or any(char.isdigit() for char in word):
         return table
-    for name in (c for c in table.column_names if c != step):
-        *above, last = (number(str(cell).strip()) for cell in table.column(name).to_pylist())
-        if last is None or last != max((x for x in above if x is not None), default=None):
-            return table
-    return table.slice(0, table.num_rows - 1)
+    columns = [[number(str(cell).strip().removesuffix("%")) for cell in table.column(c).to_pylist()]
+               for c in table.column_names if c != step]  # fmt: skip
+    highest = not _STAGE.search(word) and all(
+        last is not None and last == max((x for x in above if x is not None), default=None)
+        for *above, last in columns
+    )
+    empty = all(not str(table.column(c)[-1]).strip() for c in table.column_names if c != step)
+    return table.slice(0, table.num_rows - 1) if highest or empty else table
 
 
 def has_decimal_commas(path: Path, separator: str) -> bool:

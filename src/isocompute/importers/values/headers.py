@@ -33,7 +33,7 @@ _NAMED = re.compile(r"\s*([^\W\d][^:=]*?)\s*[:= ]\s*([0-9]+)\s*")
 class Head(NamedTuple):
     """What stands above the rows: how many lines, the separator, the names, the encoding.
 
-    `said`: what lines of a name and a value above the names say of all rows.
+    `said`: what lines of a name and a value above the names say of all rows; `title`: all of them.
     """
 
     lines: int
@@ -41,6 +41,7 @@ class Head(NamedTuple):
     names: list[str]
     encoding: str
     said: Mapping[str, str] = MappingProxyType({})
+    title: str = ""
 
 
 def head_of(path: Path) -> Head:
@@ -68,6 +69,7 @@ def head_of(path: Path) -> Head:
     if len(counts) == 1 and min(counts) > 1:  # a comma is of a text then: K=4, seed 1;;;
         separator = ";"
     above, said = _block(lines[skipped:], separator)
+    title = b" ".join(lines[skipped : skipped + above]).decode("utf-8", "replace")
     skipped += above
     first = lines[skipped : skipped + _LEVELS + 1]
     texts = (line.decode("utf-8", "replace").replace("\0", "") for line in first)
@@ -79,7 +81,7 @@ def head_of(path: Path) -> Head:
             f"{path}: column names must be unique, but {', '.join(map(ascii, duplicates))} "
             "occurs more than once; rename or drop one."
         )
-    return Head(skipped + deep, separator, names, encoding, said)
+    return Head(skipped + deep, separator, names, encoding, said, title.strip(f' "{separator}'))
 
 
 def rows_of(path: Path, most: int | None = None) -> list[list[str]]:

@@ -87,7 +87,7 @@ _GPUS = (
 )
 # slime 0.3.1 leaves `seed` at Megatron's 1234: what its rollouts draw with goes before
 _SEEDS = ("rollout_seed", "seed", "trainer.seed", "train.seed", "data.seed", "grpo.seed",
-          "dataset_builder.seed", "rng", "rng_seed")
+          "dataset_builder.seed", "orchestrator.seed", "rng", "rng_seed")
 
 # What runs have to share to be repetitions of each other: name -> keys of the trainers.
 _FACTS: dict[str, tuple[str, ...]] = {

@@ -21,6 +21,7 @@ GROUPS = (*(
     for what in ("samples", "rollouts", "completions", "responses", "generations")
 ), "group_size")  # fmt: skip
 # sections whose samples are of an evaluation, and whose groups are of weights
+_KEY = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+")  # of a configuration
 _NOT_OURS = re.compile(r"(?:^|[._])(?:eval|val|test|quant|lora|moe)", re.I)
 
 
@@ -47,14 +48,22 @@ def plain_keys(
 
 
 def explained(name: str) -> str:
-    """A name by the words behind it in brackets, where these say B_p or n.
+    """A name by the words in front of its brackets or in them, where these say B_p or n.
+
+    A trainer's own key in them goes before what people call it.
 
     >>> explained("n (rollouts/problem)"), explained("lr [1e-6]")
     ('rollouts_per_problem', 'lr [1e-6]')
+    >>> explained("n (gconfig.n_samples)"), explained("prompts / batch (all GPUs)")
+    ('gconfig.n_samples', 'prompts_per_batch')
     """
-    found = re.fullmatch(r"[^()\[\]]*[(\[](.+)[)\]]\s*", name)
-    word = "" if found is None else _plain(found[1].replace("/", " / ").replace("  ", " "))
-    return word if word in (*OWN, *GROUPS) else name
+    found = re.fullmatch(r"([^()\[\]]*?)\s*[(\[](.+)[)\]]\s*", name)
+    if found is None:
+        return name
+    if _KEY.fullmatch(found[2]):
+        return found[2]
+    words = (_plain(re.sub(r"\s*/\s*", " / ", one.strip())) for one in (found[2], found[1]))
+    return next((word for word in words if word in (*OWN, *GROUPS)), name)
 
 
 def _plain(key: str) -> str:

@@ -1,0 +1,260 @@
+"""What the thirty-second blind set found in logs: by construction, with other names."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import pytest
+
+from isocompute.importers import read_log
+from layout_helpers import load, refused
+from test_layouts_eighteenth import write
+from test_layouts_sixteenth import drawn, score
+from test_layouts_thirtieth import lines, sweep
+
+N = (4, 8)
+HELD = "validation/accuracy"
+
+
+# NeMo-RL: a checkpoint keeps its configuration and score, under a name of its own.
+
+
+def nemo(folder: Path, kept: Mapping[str, object], seed: int = 3, log: str = HELD) -> Path:
+    for at, n in enumerate(N, 1):
+        said = {"grpo": {"num_prompts_per_step": 6, "num_generations_per_prompt": n,
+                         "max_num_steps": 30, "seed": 3}}  # fmt: skip
+        home = folder / "logs" / f"exp_{at:03}"
+        lines(home / "metrics.jsonl", [{"step": s, log: score(s, n)} for s in (0, 10, 20, 30)])
+        write(home / "config.json", json.dumps(said))
+        said["grpo"]["seed"] = seed
+        there = folder / "results" / f"mine-n{n}" / "step_30"
+        write(there / "config.yaml", json.dumps(said))
+        write(there / "training_info.json", json.dumps(
+            {"consumed_samples": 180, "val:accuracy": score(30, n), **kept}))  # fmt: skip
+    write(folder / "go.sh", "for n in 4 8; do\n  uv run run_grpo.py grpo.num_prompts_per_step=6 "
+          "grpo.num_generations_per_prompt=$n checkpointing.checkpoint_dir=results/mine-n$n\n"
+          "done\n")  # fmt: skip
+    return folder
+
+
+def test_the_score_that_a_checkpoint_keeps_is_no_further_run(tmp_path: Path) -> None:
+    source = nemo(tmp_path, {})
+    assert drawn(found := load(source)) == {
+        (6, n, 3): [6 * n * s for s in (0, 10, 20, 30)] for n in N
+    }
+    assert len(found) == len(N)
+    told = read_log(source)[0].provenance.inferred
+    assert any("mine-n4/step_30/training_info.json" in line for line in told)
+
+
+@pytest.mark.parametrize(("kept", "more"), [
+    ({"val:accuracy": 0.91}, {}), ({}, {"seed": 4}),
+])  # fmt: skip
+def test_a_checkpoint_of_another_run_stays(
+    tmp_path: Path, kept: dict[str, object], more: dict[str, int]
+) -> None:
+    assert len(read_log(nemo(tmp_path, kept, **more))) == 2 * len(N)  # type: ignore[arg-type]
+
+
+def test_the_configuration_of_a_model_in_a_checkpoint_hides_no_other(tmp_path: Path) -> None:
+    source = nemo(tmp_path, {"val:accuracy": 0.91})
+    for there in source.glob("results/*/*"):
+        (there / "config.yaml").unlink()
+        write(there / "config.json", json.dumps({"model_type": "qwen2", "num_hidden_layers": 4,
+                                                 "num_samples": 1}))  # fmt: skip
+    found = [run for run in read_log(source) if run.name.startswith("mine")]
+    assert [(run.problems_per_batch, run.rollouts_per_problem) for run in found] == [(6, 4), (6, 8)]
+
+
+# A trial of a few updates: by its plan, or asked about with a line that can be pasted.
+
+
+def test_a_run_that_was_planned_to_end_at_once_is_left_out(tmp_path: Path) -> None:
+    source = sweep(tmp_path, {"real": {"trainer.total_training_steps": 2}})
+    said = list[str]()
+    assert {c.run for c in load(source, say=said.append)} == {f"real_n{n}" for n in (4, 8, 16)}
+    assert any("run real: left out: 2 updates were all that was planned" in one for one in said)
+    assert len(load(source, where=["run=*"])) == 4
+
+
+def test_a_trial_of_a_like_name_can_be_left_out_by_the_line(tmp_path: Path) -> None:
+    source = sweep(tmp_path, {"real_n2": {}})
+    assert "--where run='real_n[148]*'" in refused(source)
+    assert len(load(source, where=["run=real_n[148]*"])) == 3
+
+
+# prime-rl: batches are drawn ahead of the checkpoint that is evaluated.
+
+
+def prime(n: int, form: str, last: int = 30) -> str:
+    text = ""
+    for step in range(last + 1):
+        ahead = step - 2 if step else 0
+        if ahead >= 0 and ahead % 10 == 0:
+            text += f"09:00:00    INFO {form.format(k=ahead)}\n" + evaluated(ahead, n)
+        text += f"09:00:01 SUCCESS Step {step} | Time: 4.1s | Reward: 0.3 | Throughput: 2\n"
+    return text + "09:00:02    INFO Running final evals\n" + evaluated(last + 1, n)
+
+
+def evaluated(at: int, n: int) -> str:
+    return (f"09:00:00 SUCCESS Evaluated Org/Model-1B on held in 9.1s (Avg@4={score(at, n)}, "
+            "Pass@1: 0.5000, Truncated: 1.0%)\n")  # fmt: skip
+
+
+@pytest.mark.parametrize("form", [
+    "Running evals for checkpoint step {k} (blocking, subprocess)",
+    "Eval subprocess started for checkpoint step {k}",
+    "Running evals for interval step 999 (current ckpt_step={k})",
+])  # fmt: skip
+def test_an_evaluation_stands_at_its_checkpoint(tmp_path: Path, form: str) -> None:
+    for n in N:
+        write(tmp_path / f"a{n}" / "logs" / "orchestrator.log", prime(n, form))
+        write(tmp_path / "configs" / f"a{n}.toml", "[orchestrator]\nbatch_size = 32\n"
+              f"rollouts_per_example = {n}\nseed = 9\n")  # fmt: skip
+    found = load(tmp_path)
+    assert drawn(found) == {(32 // n, n, 9): [32 * s for s in (0, 10, 20, 31)] for n in N}
+    assert found[0].score_K.tolist() == [score(s, 4) for s in (0, 10, 20, 31)]
+    assert {(c.metric, c.problem_set) for c in found} == {("avg@4", "held")}
+
+
+# A notebook of several trainings, one after the other.
+
+
+def notebook(path: Path, cells: list[tuple[str, list[str]]]) -> Path:
+    return write(path, json.dumps({"cells": [
+        {"cell_type": "code", "source": [code], "outputs": [
+            {"output_type": "stream", "text": [line + "\n" for line in printed]}]}
+        for code, printed in cells
+    ]}))  # fmt: skip
+
+
+PERCENT, AT = "{p:.1f}% ({k}/500)", (0, 20, 40)
+
+
+def solved(n: int, form: str = PERCENT, steps: tuple[int, ...] = AT) -> list[str]:
+    return [f"[val] step {s}: {form.format(k=(k := 150 + s + n), v=k / 500, p=k / 5)}"
+            for s in steps]  # fmt: skip
+
+
+def banner(n: int) -> list[str]:
+    return [f"We will change the batch size of 2 to the `num_generations` of {n}",
+            f"Data Parallel GPUs = 1 | Total batch size ({n} x 6 x 1) = {6 * n}"]  # fmt: skip
+
+
+DEFINED = ("!pip install trl\ndef go(n, seed=5):\n  a = GRPOConfig(num_generations = n,\n"
+           "    seed = seed, per_device_train_batch_size = {b}, gradient_accumulation_steps = 6)\n"
+           "  t(a).train()")
+BY_CALLS = [(DEFINED.format(b=16), list[str]()), *((f"go({n})", solved(n)) for n in N)]
+BY_BANNERS = [(DEFINED.format(b=2), list[str]()),
+              ("for n in ns: go(n)", [one for n in N for one in (*banner(n), *solved(n))])]
+BY_CELLS = [(f"c = GRPOConfig(num_generations = {n}, seed = 5, per_device_train_batch_size = 16,\n"
+             "  gradient_accumulation_steps = 6)\nT(c).train()", solved(n)) for n in N]  # fmt: skip
+
+
+@pytest.mark.parametrize(("cells", "names", "batch"), [
+    (BY_CALLS, ["go(4)", "go(8)"], lambda n: 96 // n),
+    (BY_BANNERS, ["1", "2"], lambda n: 6),
+    (BY_CELLS, ["1", "2"], lambda n: 96 // n),
+])  # fmt: skip
+def test_each_training_of_a_notebook_is_a_run(
+    tmp_path: Path, cells: list[tuple[str, list[str]]], names: list[str],
+    batch: Callable[[int], int],
+) -> None:
+    found = load(notebook(tmp_path / "nb.ipynb", cells), sets=["processes=1"])
+    assert drawn(found) == {(batch(n), n, 5): [batch(n) * n * s for s in (0, 20, 40)] for n in N}
+    assert sorted(c.run for c in found) == [f"nb {name}" for name in names]
+    assert found[0].score_K.tolist() == pytest.approx([0.308, 0.348, 0.388])
+
+
+def test_two_lines_of_one_step_begin_no_training(tmp_path: Path) -> None:
+    def two(n: int) -> list[str]:
+        return [f"[val] step {s} {key} 0.{s + n + 10}" for s in AT for key in ("easy", "hard")]
+
+    cells = [(DEFINED.format(b=16), list[str]()), *((f"go({n})", two(n)) for n in N)]
+    found = load(notebook(tmp_path / "nb.ipynb", cells), ["easy=avg"], ["processes=1"])
+    assert drawn(found) == {(96 // n, n, 5): [96 * s for s in AT] for n in N}
+
+
+def test_trainings_that_nothing_tells_apart_are_not_read(tmp_path: Path) -> None:
+    cells = [(DEFINED.format(b=16), list[str]()), ("go(k)", solved(4)), ("go(k)", solved(8))]
+    assert "every row must say whose it is" in refused(notebook(tmp_path / "nb.ipynb", cells))
+
+
+@pytest.mark.parametrize("form", ["{p:.1f}% ({k}/500)", "{v:.3f} = {k}/500 correct"])
+def test_a_number_alone_that_its_line_counts_is_the_score(tmp_path: Path, form: str) -> None:
+    cells = [(DEFINED.format(b=16), list[str]()), ("go(4)", solved(4, form))]
+    (run,) = read_log(notebook(tmp_path / "nb.ipynb", cells))
+    assert run.series[0].score_K.tolist() == pytest.approx([0.308, 0.348, 0.388])
+    assert run.provenance.evaluation_problems == 500
+
+
+@pytest.mark.parametrize(("form", "steps"), [
+    ("{p:.1f}% ({k}/500 truncated)", (0, 20, 40)), ("{p:.1f}%", (0, 20, 40)),
+    ("{p:.1f}% ({k}/500)", (0, 20, 20, 40)),
+])  # fmt: skip
+def test_a_number_alone_that_may_be_another_is_none(
+    tmp_path: Path, form: str, steps: tuple[int, ...]
+) -> None:
+    cells = [(DEFINED.format(b=16), list[str]()), ("go(4)", solved(4, form, steps))]
+    text = refused(notebook(tmp_path / "nb.ipynb", cells), sets=["processes=1"])
+    assert "a step and a score" in text or "every row must say whose it is" in text
+
+
+# A workbook: scores by run, a sheet of settings in people's words, and one of what runs cost.
+
+SETUP = ["run,n (gconfig.n_samples),prompts / batch (train_dataset.batch_size),seed,note",
+         "P,4,24,1,", "Q,8,12,1,", "R,8,12,2,again"]  # fmt: skip
+COST = ["run,h / 10 steps,GPUh total", "P,0.5,20", "Q,0.6,24", "R,0.6,24"]
+SCORES = ["step,run P,run Q,run R", "0,0.3,0.31,0.32", "10,0.4,0.42,0.44", "20,0.5,0.52,"]
+
+
+def sheets(folder: Path, *, scores: Sequence[str] = SCORES, cost: Sequence[str] = COST) -> Path:
+    for name, rows in (("setup", SETUP), ("scores", scores), ("cost", cost)):
+        write(folder / f"{name}.csv", "\n".join((*rows, "")))
+    return folder
+
+
+RUNS = {(24, 4, 1): [0, 960, 1920], (12, 8, 1): [0, 960, 1920], (12, 8, 2): [0, 960]}
+
+
+@pytest.mark.parametrize("end", [[], ["best,,,"], ["max,0.5,0.52,0.44"]])
+def test_columns_of_runs_take_what_a_sheet_says_of_them(tmp_path: Path, end: list[str]) -> None:
+    found = load(sheets(tmp_path, scores=[*SCORES, *end]))
+    assert drawn(found) == RUNS
+    assert [c.score_K[1] for c in found] == [0.4, 0.42, 0.44]
+
+
+def test_a_last_row_of_other_numbers_is_asked_about(tmp_path: Path) -> None:
+    assert "'best'" in refused(sheets(tmp_path, scores=[*SCORES, "best,0.4,,"]))
+
+
+@pytest.mark.parametrize("cost", [
+    ["run,h / 10 steps,GPUh total", "P,0.5,20", "X,0.6,24"],  # of another run
+    ["run,step,GPUh total", "P,10,20", "Q,10,24"],  # it counts
+])  # fmt: skip
+def test_a_table_that_may_hold_scores_is_asked_about(tmp_path: Path, cost: list[str]) -> None:
+    assert "cost.csv: a table must have the columns" in refused(sheets(tmp_path, cost=cost))
+
+
+TITLE = '"Held out, greedy, accuracy in %",,,'
+HUNDREDS = ["step,run P,run Q,run R", "0,30,31%,32", "10,40,42%,44", "20,50,52%,"]
+
+
+def test_a_title_says_percent_of_scores_that_cannot_be_shares(tmp_path: Path) -> None:
+    said = list[str]()
+    found = load(sheets(tmp_path, scores=[TITLE, ",,,", *HUNDREDS]), say=said.append)
+    assert drawn(found) == RUNS
+    assert [c.score_K[1] for c in found] == pytest.approx([0.4, 0.42, 0.44])
+    assert any("percent, as the line above its names says" in one for one in said)
+    assert "--range 0 100" in refused(sheets(tmp_path, scores=HUNDREDS))
+    assert drawn(load(sheets(tmp_path, scores=[TITLE, ",,,", *SCORES]))) == RUNS
+
+
+def test_a_column_of_shares_below_a_title_of_percent_is_asked_about(tmp_path: Path) -> None:
+    mixed = [TITLE, *(row.replace("31%", "0.31").replace("42%", "0.42").replace("52%", "0.52")
+                      for row in HUNDREDS)]  # fmt: skip
+    assert "'run Q (Held out" in (text := refused(sheets(tmp_path, scores=mixed)))
+    assert "--range 0 100" in text
+    assert "multiply the one" in refused(tmp_path, score_range=(0.0, 100.0))

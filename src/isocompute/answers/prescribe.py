@@ -8,10 +8,8 @@ Shape legend: D draws, F candidates.
 
 from __future__ import annotations
 
-import contextlib
-import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -28,13 +26,12 @@ from isocompute.answers.price import Price, per_rollout
 from isocompute.answers.target import Reached
 from isocompute.answers.verdict import ENOUGH_N, named, open_choice
 from isocompute.domain import Configuration, Notice, notice
-from isocompute.domain.text import compact, two_digits, unit_words
+from isocompute.domain.text import compact, two_digits
 from isocompute.errors import InputError
 from isocompute.model.data import MIN_STEPS
 from isocompute.recipe import Difficulty, Recipe
 from isocompute.sources.studies import NO_STUDY_YET, Extension
 
-_QUARTER = 2**0.25  # of an octave
 # Why a choice is not the best one, where both are as good: `chosen_by` in words.
 AS_GOOD = {"trained": "is trained already", "today": "is what you run today"}
 
@@ -298,27 +295,6 @@ def none_came_so_far(q: Question) -> list[Notice]:
     which = [f"{named(q.fit, [c])} {broke_words(q.fit, c)}" for c in dead]
     return [notice("broke_before", which=which, last=named(q.fit, [last]),
                    smaller=two_digits(end), trains={last: end})]  # fmt: skip
-
-
-def smaller_budget(q: Question, widest: float) -> str:
-    """The largest budget below that has a plan, to a quarter octave and two digits, in words.
-
-    Args:
-        q: the question.
-        widest: interval of a score that counts as known.
-    """
-    fit, gpus = q.fit, q.gpus or 1
-    x = q.x / _QUARTER
-    while x > fit.support[0]:
-        digit = 10 ** (math.floor(math.log10(x / gpus)) - 1)
-        said = x / gpus // digit * digit
-        with contextlib.suppress(InputError):  # too small for the limits
-            low, high = best.interval(prescribe(replace(q, x=said * gpus)).score_D, fit.level)
-            if high - low <= widest:
-                unit = f"hours on {gpus} GPUs" if q.gpus else unit_words(fit.unit)
-                return f"at most {compact(said)} {unit}"
-        x /= _QUARTER
-    return "a smaller budget"
 
 
 def _candidates(q: Question) -> list[Configuration]:

@@ -10,7 +10,7 @@ Source: arXiv 2603.12151, section 5; the indices are those of `metrics.progress`
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -45,7 +45,9 @@ class OutcomeRun(NamedTuple):
         return bool(self.rollouts_K[-1] >= rollouts * (1 - 1e-9))
 
 
-Groups = dict[tuple[int, int], list[OutcomeRun]]  # (B_p, n) -> its runs
+Key = tuple[int, int]  # (B_p, n)
+Groups = dict[Key, list[OutcomeRun]]
+Outcome = tuple[int, IntArray, IntArray, int]  # of a run at a budget, see `_at`
 
 
 def study_outcomes(source: str | Path, problem_set: str | None = None) -> tuple[str, Groups]:
@@ -110,14 +112,7 @@ def interference_of(
             f"{source}: interference needs runs with an evaluation after step 0, but none has "
             "one; run the study further."
         )
-    last = min(max(int(run.rollouts_K[-1]) for run in runs) for runs in groups.values())
-    first = max(min(int(run.rollouts_K[1]) for run in runs) for runs in groups.values())
-    at = float(last if rollouts is None else rollouts)
-    if not first <= at <= last:
-        raise InputError(
-            "the budget must be one that every configuration was evaluated at, from "
-            f"{first} to {last} rollouts, but got {at:g}; choose one between."
-        )
+    first, at = _budgets(groups, rollouts)
     runs = {
         key: [_at(run, at) for run in group if run.reaches(at)] for key, group in groups.items()
     }
@@ -127,15 +122,8 @@ def interference_of(
             f"{source}: {problem_set!r} must hold the same problems in every run, but runs have "
             f"{sorted(n_problems)} problems; select one arm with --where."
         )
-    (size,) = n_problems
-    rng = np.random.default_rng(seed)
     table = {key: _indices(group, None, None) for key, group in runs.items()}
-    drawn: dict[tuple[int, int], list[FloatArray]] = {key: [] for key in runs}
-    for _ in range(draws):
-        problems_P = rng.integers(size, size=size)
-        for key, group in runs.items():
-            which = rng.integers(len(group), size=len(group))
-            drawn[key].append(_indices(group, problems_P, which))
+    drawn = _drawn(runs, n_problems.pop(), draws, np.random.default_rng(seed))
     return {
         "version": 1,
         "problem_set": problem_set,
@@ -147,7 +135,7 @@ def interference_of(
                 "rollouts_per_problem": key[1],
                 "n_runs": len(group),
                 "at": float(np.mean([run[0] for run in group])),
-                **_of_group(group, table[key], np.array(drawn[key]), level),
+                **_of_group(group, table[key], drawn[key], level),
             }
             for key, group in runs.items()
         ],
@@ -161,6 +149,32 @@ def interference_of(
             for row in _landscapes(groups, float(budget))
         ],
     }
+
+
+def _budgets(groups: Groups, rollouts: float | None) -> tuple[int, float]:
+    """The first budget that every configuration was evaluated at, and the one that is asked for."""
+    last = min(max(int(run.rollouts_K[-1]) for run in runs) for runs in groups.values())
+    first = max(min(int(run.rollouts_K[1]) for run in runs) for runs in groups.values())
+    at = float(last if rollouts is None else rollouts)
+    if not first <= at <= last:
+        raise InputError(
+            "the budget must be one that every configuration was evaluated at, from "
+            f"{first} to {last} rollouts, but got {at:g}; choose one between."
+        )
+    return first, at
+
+
+def _drawn(
+    runs: Mapping[Key, Sequence[Outcome]], size: int, draws: int, rng: np.random.Generator
+) -> dict[Key, FloatArray]:
+    """Indices of every draw of the problems, which all share, and of a configuration's runs."""
+    drawn: dict[Key, list[FloatArray]] = {key: [] for key in runs}
+    for _ in range(draws):
+        problems_P = rng.integers(size, size=size)
+        for key, group in runs.items():
+            which = rng.integers(len(group), size=len(group))
+            drawn[key].append(_indices(group, problems_P, which))
+    return {key: np.array(rows) for key, rows in drawn.items()}
 
 
 def _landscapes(groups: Groups, rollouts: float) -> list[dict[str, Any]]:
@@ -211,7 +225,7 @@ def _groups(store: Store, runs: Sequence[StoredRun], name: str) -> Groups:
     return dict(sorted(found.items()))
 
 
-def _at(run: OutcomeRun, rollouts: float) -> tuple[int, IntArray, IntArray, int]:
+def _at(run: OutcomeRun, rollouts: float) -> Outcome:
     """(rollouts, successes at step 0, successes at the last evaluation by then, samples)."""
     index = int(np.searchsorted(run.rollouts_K, rollouts * (1 + 1e-9), side="right")) - 1
     index = max(index, 1)
@@ -219,7 +233,7 @@ def _at(run: OutcomeRun, rollouts: float) -> tuple[int, IntArray, IntArray, int]
 
 
 def _indices(
-    runs: Sequence[tuple[int, IntArray, IntArray, int]],
+    runs: Sequence[Outcome],
     problems_P: IntArray | None,
     which: IntArray | None,
 ) -> FloatArray:
@@ -231,29 +245,18 @@ def _indices(
             before, after = before[problems_P], after[problems_P]
         found = progress(before, after, samples, samples)
         rows.append(
-            [
-                float(after.mean()) / samples,
-                float((after == 0).mean()),
-                float((after == samples).mean()),
-                found.near_one,
-                *(
-                    np.nan if value is None else value
-                    for value in (
-                        found.interference,
-                        found.rich_get_richer,
-                        found.uniform_progress,
-                    )
-                ),
-            ]
-        )
-    array = np.array(rows)
+            [float(after.mean()) / samples, float((after == 0).mean()),
+             float((after == samples).mean()), found.near_one, found.interference,
+             found.rich_get_richer, found.uniform_progress]
+        )  # fmt: skip
+    array = np.array(rows, dtype=np.float64)  # None: NaN
     measured = np.isfinite(array).sum(axis=0)
     total = np.where(np.isfinite(array), array, 0.0).sum(axis=0)
     return np.where(measured > 0, total / np.maximum(measured, 1), np.nan)
 
 
 def _of_group(
-    runs: Sequence[tuple[int, IntArray, IntArray, int]], value: FloatArray, drawn: FloatArray,
+    runs: Sequence[Outcome], value: FloatArray, drawn: FloatArray,
     level: float,
 ) -> dict[str, Any]:  # fmt: skip
     """Indices with intervals: none of one run, which says nothing of how far runs lie apart.
@@ -291,10 +294,9 @@ def _interval(drawn: FloatArray, level: float) -> list[float] | None:
 
 
 def _differences(
-    table: dict[tuple[int, int], FloatArray],
-    drawn: dict[tuple[int, int], list[FloatArray]],
+    table: Mapping[Key, FloatArray], drawn: Mapping[Key, FloatArray | list[FloatArray]],
     level: float,
-) -> list[dict[str, Any]]:
+) -> list[dict[str, Any]]:  # fmt: skip
     """Largest minus smallest n at each B_p, on common draws."""
     rows = []
     for b_p in sorted({key[0] for key in table}):

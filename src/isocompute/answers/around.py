@@ -17,7 +17,7 @@ from dataclasses import asdict, replace
 from statistics import fmean
 from typing import Any, NamedTuple, get_args
 
-from isocompute.allocation import Rates
+from isocompute.allocation import Allocation, Rates
 from isocompute.answers.confounds import exact
 from isocompute.answers.prescribe import Question
 from isocompute.answers.verdict import FELL
@@ -28,6 +28,7 @@ from isocompute.recipe import RECORDED, TRAINED, Difficulty, LearningRateScaling
 from isocompute.sources.grid import GRID, grid_problem_set
 from isocompute.sources.studies import NO_STUDY_YET, study_facts, with_study_rates
 from isocompute.store.arms import split_source
+from isocompute.trainers import TRAINERS, trainer_settings
 from isocompute.trainers.rows import FALLING
 
 # Validation curves of Qwen2.5-7B-Instruct at B_p = 32 (arXiv 2603.12151), fitted when asked.
@@ -220,6 +221,26 @@ def trained_with(q: Question, chosen: Configuration) -> tuple[Recipe, dict[str, 
         said["recipe"] = {**usual, **of.said, **dict.fromkeys(unsaid)}
     said["said"] = of.said
     return of.recipe, said, replace(q, notices=[*notices, *of.notices])
+
+
+def trainer_keys(
+    q: Question, a: Allocation, recipe: Recipe, whose: Mapping[str, Any], said: Mapping[str, Any]
+) -> dict[str, dict[str, Any]]:
+    """The keys `trainer...` of a document, with what `trained_with` found of the runs."""
+    curves, chosen = q.fit.curves, Configuration(a.problems_per_batch, a.rollouts_per_problem)
+    micro = max((c.micro_batch for c in curves if c.micro_batch), default=None)
+    known, limit = known_words(whose), response_limit(curves, chosen)
+    settings = {
+        name: trainer_settings(name, a, recipe, known=known, micro_batch=micro, said=said,
+                               response_tokens=limit)
+        for name in TRAINERS
+    }  # fmt: skip
+    return {
+        "trainer": {name: dict(words.keys) for name, words in settings.items()},
+        "trainer_units": {name: words.units for name, words in settings.items()},
+        "trainer_not_set": {name: list(words.not_set) for name, words in settings.items()},
+        "trainer_trained": {name: words.trained for name, words in settings.items()},
+    }
 
 
 def scaling_of(rates: Mapping[Configuration, float]) -> LearningRateScaling | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Unpack
@@ -12,9 +12,8 @@ from isocompute.allocation import Allocation, Budget, Rates
 from isocompute.answers.around import (
     PUBLISHED_MODEL,
     around_source,
-    known_words,
-    response_limit,
     trained_with,
+    trainer_keys,
 )
 from isocompute.answers.assumed import assumptions
 from isocompute.answers.beside import (
@@ -23,47 +22,40 @@ from isocompute.answers.beside import (
     overtakes,
     part_of_the_budget,
     passes_of,
+    score_unknown,
     simple_rules_here,
     won_by_batch,
 )
-from isocompute.answers.best import interval
 from isocompute.answers.broke import fallen, fell, went_as_far
 from isocompute.answers.fit import Fit, Fix, Select, fit_sweep
-from isocompute.answers.frontier import SAME_END
-from isocompute.answers.logged import in_logs, logged
+from isocompute.answers.logged import logged
 from isocompute.answers.machines import on_gpus, scaled_notices, wall_clock
 from isocompute.answers.on_the_way import after_checks, check_on_the_way
 from isocompute.answers.paper import printed_law
-from isocompute.answers.prescribe import Question, none_came_so_far, prescribe, smaller_budget
+from isocompute.answers.prescribe import Prescription, Question, none_came_so_far, prescribe
 from isocompute.answers.price import PAID_IN, in_unit, priced, unit_paid_in
 from isocompute.answers.steps import (
-    first_to,
+    beyond,
     grown,
     nearest,
-    on_its_way,
     priced_remedy,
     run_next,
     steps_take,
 )
 from isocompute.answers.target import budget_for
 from isocompute.answers.tied import not_told_apart
-from isocompute.answers.verdict import named, untested
-from isocompute.answers.weight import by_weight, trust, verdict_of
+from isocompute.answers.verdict import untested
+from isocompute.answers.weight import by_weight, verdict_of
 from isocompute.answers.worth import first_run, stakes
 from isocompute.domain import Configuration, Notice, documented, notice
 from isocompute.domain.text import plain, unit_words
 from isocompute.errors import InputError, RefusalError
 from isocompute.model.data import MIN_STEPS
 from isocompute.recipe import RECORDED, Difficulty, Recipe
-from isocompute.trainers import TRAINERS, trainer_settings
 
 if TYPE_CHECKING:
     from isocompute.sources.load import Options
 
-# A score whose interval is wider than this is not known. That stops a third of the planted plans
-# whose score was off by more than 0.05, and none of 1,294 honest ones. Half of it stops 70% with
-# many honest ones, twice of it a fifth. Plans from published panels have up to 0.168.
-UNKNOWN = 0.2
 # Of a fit's largest budget; a plan says for its own where the choice is the last n tested, and
 # which n may be best.
 OF_ITS_END = ("optimum_at_edge", "n_not_told_apart", "rise_not_claimed")
@@ -173,13 +165,7 @@ def plan_from_source(
         InputError: not exactly one of budget, score and fixed batch; an unknown difficulty or
             source; a score out of reach.
     """
-    named = {"budget": budget, "score": score, "batch_size": batch_size, "steps": steps}
-    given = [name for name, value in named.items() if value is not None]
-    if given not in (["budget"], ["score"], ["batch_size", "steps"]):
-        raise InputError(
-            "a plan needs a budget, a score to reach, or both batch size and steps, but got "
-            f"{' and '.join(given) or 'none of them'}; give one of the three."
-        )
+    _require_one_question(budget=budget, score=score, batch_size=batch_size, steps=steps)
     if batch_size is not None and (max_batch_size is not None or min_steps is not None):
         raise InputError(
             "limits belong to a budget, but got max_batch or min_steps with a fixed batch; "
@@ -188,24 +174,9 @@ def plan_from_source(
     around = around_source(source, difficulty, rates or Rates())
     around |= {"current": current, "problems": problems, "only_n": tuple(only_n)}
     if fit is None:
-        from isocompute.sources import load_with_train
-
-        curves, train = load_with_train([around["source"]], **loading)
-        fixed = fix is not None and fix[0] == "batch_size"  # a law of steps, in rollouts alone
-        paid = "rollouts" if fixed else unit_paid_in(budget, around["rates"], curves)
-        if unit == "rollouts" != paid:
-            raise InputError(
-                "`--unit rollouts` compares n at equal rollouts, but how many a budget of "
-                f"{unit_words(paid)} buys differs by n, as your runs' logs say; give the budget in "
-                "rollouts, or leave `--unit` out."
-            )
-        unit = unit or paid
-        splits = {c.configuration for c in curves if c.configuration.batch_size == batch_size}
-        if batch_size is not None and fix is None and not joint and len(splits) > 1:
-            fix = ("batch_size", batch_size)
         try:
-            fit = fit_sweep(curves, fix=fix, joint=joint, unit=unit, select=select, train=train,
-                            sources=[around["source"]], rates=around["rates"])  # fmt: skip
+            fit = _fitted(around, budget, batch_size, unit, loading, fix=fix, joint=joint,
+                          select=select)  # fmt: skip
         except RefusalError as refusal:
             known = budget.amount if budget and budget.unit == "rollouts" else None
             return _refused(refusal, around, rollouts=known)
@@ -222,6 +193,39 @@ def plan_from_source(
     assert budget is not None
     least = MIN_STEPS if min_steps is None else min_steps
     return plan_budget(fit, budget, max_batch_size=max_batch_size, min_steps=least, **around)
+
+
+def _require_one_question(**asked: Any) -> None:
+    given = [name for name, value in asked.items() if value is not None]
+    if given not in (["budget"], ["score"], ["batch_size", "steps"]):
+        raise InputError(
+            "a plan needs a budget, a score to reach, or both batch size and steps, but got "
+            f"{' and '.join(given) or 'none of them'}; give one of the three."
+        )
+
+
+def _fitted(
+    around: Mapping[str, Any], budget: Budget | None, batch_size: int | None, unit: str | None,
+    loading: Options, *, fix: Fix | None, joint: bool, select: Select,
+) -> Fit:  # fmt: skip
+    """The fit of a source, in the unit that the budget is paid in."""
+    from isocompute.sources import load_with_train
+
+    sources, rates = [around["source"]], around["rates"]
+    curves, train = load_with_train(sources, **loading)
+    fixed = fix is not None and fix[0] == "batch_size"  # a law of steps, in rollouts alone
+    paid = "rollouts" if fixed else unit_paid_in(budget, rates, curves)
+    if unit == "rollouts" != paid:
+        raise InputError(
+            "`--unit rollouts` compares n at equal rollouts, but how many a budget of "
+            f"{unit_words(paid)} buys differs by n, as your runs' logs say; give the budget in "
+            "rollouts, or leave `--unit` out."
+        )
+    splits = {c.configuration for c in curves if c.configuration.batch_size == batch_size}
+    if batch_size is not None and fix is None and not joint and len(splits) > 1:
+        fix = ("batch_size", batch_size)
+    return fit_sweep(curves, fix=fix, joint=joint, unit=unit or paid, select=select, train=train,
+                     sources=sources, rates=rates)  # fmt: skip
 
 
 def _require_positive(**values: Any) -> None:
@@ -263,91 +267,39 @@ def _stopped(q: Question, stops: Sequence[Notice]) -> Plan:
 
 
 def _answer(q: Question) -> Plan:
-    """The document of a plan that stands."""
-    fit, found = q.fit, prescribe(q)
-    chosen, frame = found.configuration, _frame(vars(q))
-    ends, (low, high) = fit.ends(chosen, q.x, found.score_D), interval(found.score_D, fit.level)
-    if high - low > UNKNOWN:
-        swept = {c.problems_per_batch for c in fit.configurations}
-        of = chosen.problems_per_batch in swept
-        which = named(fit, [chosen]) if of else f"{chosen} (B_p x n)"
-        low, high = (in_logs(fit, end) for end in ends)
-        unknown = notice("score_unknown", which=which, at=q.x, low=low, high=high,
-                         smaller=smaller_budget(q, UNKNOWN),
-                         **first_to(q, chosen))  # fmt: skip
+    """The plan that stands, or the refusal of one whose score nobody knows."""
+    found = prescribe(q)
+    chosen = found.configuration
+    if unknown := score_unknown(q, found):
         return _stopped(q, [unknown])
     recipe, whose, q = trained_with(q, chosen)
-    a = Allocation(**chosen._asdict(), steps=q.steps_of(chosen))
-    (low, high), bought, check = fit.support, q.rollouts(chosen), check_on_the_way(q, chosen)
-    times, own = max(1.0, q.x / high, low / q.x), [*q.notices, *found.notices]
-    if math.log10(times) > SAME_END and fit.frontier.compared:
-        about: dict[str, Any] = {"times": times, "unit": fit.unit}
-        way = on_its_way(q, chosen, bool(check))
-        own.append(
-            notice("extrapolated", edge=high, trust=trust(times), **way, **about) if q.x > high else
-            notice("extrapolated_down", edge=low, **about))  # fmt: skip
-    own += [*won_by_batch(q, chosen), *scaled_notices(q, chosen)]
-    (passes, of_passes), cost = passes_of(q, a), q.cost(chosen, a.rollouts)
-    if trend := grown(q.price, chosen, a.rollouts, cost):
+    said, a = whose.pop("said", {}), Allocation(**chosen._asdict(), steps=q.steps_of(chosen))
+    passes, of_passes = passes_of(q, a)
+    check, first, near = check_on_the_way(q, chosen), first_run(q, found), _contended(q, found)
+    low, high = q.fit.support
+    times = max(1.0, q.x / high, low / q.x)
+    own = [*q.notices, *found.notices, *beyond(q, chosen, times, bool(check)),
+           *won_by_batch(q, chosen), *scaled_notices(q, chosen)]  # fmt: skip
+    if trend := grown(q.price, chosen, a.rollouts, q.cost(chosen, a.rollouts)):
         own = [*(one for one in own if one.code != "tokens_measured"), trend]
-    own += of_passes
-    # What nobody trained has no run to go on with, nor a first seed; what has no 20 steps, no use.
-    free = {c.rollouts_per_problem for c in fit.configurations if q.blocked(c) is None}
-    contended = [n for n in found.answers["confidence_set"] if n in free]
-    near = nearest(fit, contended or sorted(free) or fit.tested_n, chosen, q.x)
     # What a check of the sweep need not cost, where the plan ends before it.
-    first = first_run(q, found)
-    less = {one.code: one for one in untested(fit, q.x, near, first)}
-    of_fit = [less.get(one.code, one) for one in fit.notices if one.code not in OF_ITS_END]
-    most_fell = 2 * len(fallen(fit)) > len(fit.configurations)
-    notices = by_weight([*own, *of_fit], times, fell=most_fell and times > 1)
-    notices = [priced_remedy(one, q.price) for one in notices]
-    known = known_words(whose)
-    micro = max((c.micro_batch for c in fit.curves if c.micro_batch), default=None)
-    said, limit = whose.pop("said", {}), response_limit(fit.curves, chosen)
-    settings = {
-        name: trainer_settings(name, a, recipe, known=known, micro_batch=micro, said=said,
-                               response_tokens=limit)
-        for name in TRAINERS
-    }  # fmt: skip
-    printed = printed_law(q.source.split("[")[0])
-    reach = min(bought, 2 * fit.trained())
+    notices = _weighed(q, [*own, *of_passes], untested(q.fit, q.x, near, first), times)
+    bought = q.rollouts(chosen)
     document = {
-        **frame,
+        **_frame(vars(q)),
         **found.answers,
-        **asdict(a),
         **whose,
-        "budget_rollouts": bought if q.steps is None else a.rollouts,
-        "batch_size": a.batch_size,
-        "rollouts": a.rollouts,
-        "predicted_score": found.score_D.mean(),
-        "predicted_score_interval": ends,
-        "gain": gain_over_today(q, found),
-        **{name: part_of_the_budget(q, found, share) for name, share in PARTS.items()},
-        "target": None if q.target is None else q.target.to_dict(fit.unit),
-        "trained": None if q.of_another_model else went_as_far(q, a),
-        "fell": fell(q, a, found.score_D),
-        "overtakes": overtakes(q, chosen),
-        "not_told_apart": not_told_apart(q, found),
-        "chances": fit.chances(q.x),
-        "check": check,
-        "rules": simple_rules_here(q, chosen),
-        "learning_rate": recipe.learning_rate_at(a.batch_size),
-        "assumes": assumptions(said, fit.curves, a.steps),
+        **_of_allocation(q, a, found),
         **passes,
-        "wall": wall_clock(q, chosen, cost["gpu_hours"]),
-        "cost": {**cost, "source": q.price.to_dict(chosen, a.rollouts)},
+        **trainer_keys(q, a, recipe, whose, said),
+        "budget_rollouts": bought if q.steps is None else a.rollouts,
+        "check": check,
+        "learning_rate": recipe.learning_rate_at(a.batch_size),
+        "assumes": assumptions(said, q.fit.curves, a.steps),
         "extrapolation_log10": math.log10(times),
-        "printed_law": printed and {
-            "source": printed.source, "rollouts_per_problem": printed.law.predict(bought),
-            "plateau": printed.plateau, "sentences": printed.sentences(bought)},
         "verdict": verdict_of(notices)._asdict(),
-        "trainer": {name: dict(words.keys) for name, words in settings.items()},
-        "trainer_units": {name: words.units for name, words in settings.items()},
-        "trainer_not_set": {name: list(words.not_set) for name, words in settings.items()},
-        "trainer_trained": {name: words.trained for name, words in settings.items()},
         "run_next": run_next(
-            notices, chosen, reach, spend=bought, study=q.study,
+            notices, chosen, min(bought, 2 * q.fit.trained()), spend=bought, study=q.study,
             contended=[c.rollouts_per_problem for c in near],
             price=q.price, problems=q.problems,
             instead=steps_take(q, chosen, first, bought, near, recipe.base_batch_size),
@@ -356,8 +308,55 @@ def _answer(q: Question) -> Plan:
         **documented(notices),
     }  # fmt: skip
     document["after_checks"] = after_checks(q, chosen, document)
-    document["logged"] = logged(fit, document)
+    document["logged"] = logged(q.fit, document)
     return Plan(allocation=a, document=plain(document))
+
+
+def _contended(q: Question, found: Prescription) -> list[Configuration]:
+    """Configurations near the choice, of n that may be best and that the limits allow."""
+    # What nobody trained has no run to go on with, nor a first seed; what has no 20 steps, no use.
+    free = {c.rollouts_per_problem for c in q.fit.configurations if q.blocked(c) is None}
+    contended = [n for n in found.answers["confidence_set"] if n in free]
+    near = contended or sorted(free) or q.fit.tested_n
+    return nearest(q.fit, near, found.configuration, q.x)
+
+
+def _weighed(
+    q: Question, own: Sequence[Notice], less: Iterable[Notice], times: float
+) -> list[Notice]:
+    """Notices of a plan and of its fit (some of them `less`), the weightiest first, priced."""
+    instead = {one.code: one for one in less}
+    of_fit = [instead.get(one.code, one) for one in q.fit.notices if one.code not in OF_ITS_END]
+    most_fell = 2 * len(fallen(q.fit)) > len(q.fit.configurations)
+    notices = by_weight([*own, *of_fit], times, fell=most_fell and times > 1)
+    return [priced_remedy(one, q.price) for one in notices]
+
+
+def _of_allocation(q: Question, a: Allocation, found: Prescription) -> dict[str, Any]:
+    """What the document says of the allocation itself: its score, its price, what stands beside."""
+    chosen, cost = found.configuration, q.cost(found.configuration, a.rollouts)
+    bought, printed = q.rollouts(chosen), printed_law(q.source.split("[")[0])
+    return {
+        **asdict(a),
+        "batch_size": a.batch_size,
+        "rollouts": a.rollouts,
+        "predicted_score": found.score_D.mean(),
+        "predicted_score_interval": q.fit.ends(chosen, q.x, found.score_D),
+        "gain": gain_over_today(q, found),
+        **{name: part_of_the_budget(q, found, share) for name, share in PARTS.items()},
+        "target": None if q.target is None else q.target.to_dict(q.fit.unit),
+        "trained": None if q.of_another_model else went_as_far(q, a),
+        "fell": fell(q, a, found.score_D),
+        "overtakes": overtakes(q, chosen),
+        "not_told_apart": not_told_apart(q, found),
+        "chances": q.fit.chances(q.x),
+        "rules": simple_rules_here(q, chosen),
+        "wall": wall_clock(q, chosen, cost["gpu_hours"]),
+        "cost": {**cost, "source": q.price.to_dict(chosen, a.rollouts)},
+        "printed_law": printed and {
+            "source": printed.source, "rollouts_per_problem": printed.law.predict(bought),
+            "plateau": printed.plateau, "sentences": printed.sentences(bought)},
+    }  # fmt: skip
 
 
 def _frame(of: Mapping[str, Any]) -> dict[str, Any]:

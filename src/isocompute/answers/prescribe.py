@@ -8,17 +8,15 @@ Shape legend: D draws, F candidates.
 
 from __future__ import annotations
 
-import contextlib
-import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from isocompute.allocation import Budget, powers_of_two
 from isocompute.answers import best
-from isocompute.answers.best import FloatArray
+from isocompute.answers.best import BoolArray, FloatArray
 from isocompute.answers.broke import broke_words, came_to
 from isocompute.answers.claims import SURE
 from isocompute.answers.fit import Fit
@@ -28,13 +26,12 @@ from isocompute.answers.price import Price, per_rollout
 from isocompute.answers.target import Reached
 from isocompute.answers.verdict import ENOUGH_N, named, open_choice
 from isocompute.domain import Configuration, Notice, notice
-from isocompute.domain.text import compact, two_digits, unit_words
+from isocompute.domain.text import compact, two_digits
 from isocompute.errors import InputError
 from isocompute.model.data import MIN_STEPS
 from isocompute.recipe import Difficulty, Recipe
 from isocompute.sources.studies import NO_STUDY_YET, Extension
 
-_QUARTER = 2**0.25  # of an octave
 # Why a choice is not the best one, where both are as good: `chosen_by` in words.
 AS_GOOD = {"trained": "is trained already", "today": "is what you run today"}
 
@@ -118,88 +115,150 @@ def prescribe(q: Question) -> Prescription:
     Raises:
         InputError: no candidate within the limits.
     """
-    which, fit = _candidates(q), q.fit
-    score_DF = fit.scores_of(which, q.x)
-    mean_F, n_F = score_DF.mean(axis=0), np.array([c.rollouts_per_problem for c in which])
-    tested = [c in fit.configurations for c in which]
-    blocked = [q.blocked(c) for c in which]
-    free = [f for f, limit in enumerate(blocked) if limit is None]
-    if not free:
-        raise _nothing_within(q, which)
-    at, wanted = (_best(score_DF, tested, those) for those in (free, range(len(which))))
-    n, notes = which[at].rollouts_per_problem, list[Notice]()
-    ran = [f for f in free if tested[f]]
-    top, chosen_by = at, "expected_score" if tested[at] else "neighbours"
-    if tested[at]:
-        good = [f for f in ran if mean_F[f] > mean_F[at] - best.AS_GOOD]
-        good.sort(key=lambda f: -mean_F[f])
-        if q.batch_size is None:
-            those, alike = [which[f] for f in ran], {*n_F[good].tolist()}
-            stable = {m: fit.stable_problems_per_batch(m, q.x, those) for m in alike}
-            top = which.index(Configuration(stable[n][0], n))
-            good = [f for f in good if which[f].problems_per_batch == stable[n_F[f]][0]]
-        at, chosen_by = _at_no_cost(q, which, top, good)
-        n = which[at].rollouts_per_problem
-        notes = stable[n][1] if q.batch_size is None else []
-    elif q.batch_size is not None or n in q.only_n:
-        cost = fit.buys(which[at], min(q.x, fit.support[1]))
-        notes = [notice("split_untested", bp=which[at].problems_per_batch, n=n,
-                        trains={which[at]: cost})]  # fmt: skip
-    limit = blocked[wanted] if n_F[wanted] != n else None
-    lost = mean_F[wanted] - mean_F[at]
-    if limit is not None and lost > best.AS_GOOD:
-        span = in_logs(fit, 1.0) - in_logs(fit, 0.0)
-        size = {"max_batch": q.max_batch_size, "min_steps": q.min_steps, "problems": q.problems}
-        about: dict[str, Any] = {"wanted": int(n_F[wanted])} | (
-            {"limit": size[limit], "n": n, "cost": f"{lost * span:.3f} lower"} if limit in size
-            else {"more": f"{lost * span:.3f}"})  # fmt: skip
-        if limit == "n":
-            about["asked"] = list(q.only_n)
-        if limit == "broken":
-            end = came_to(fit, which[wanted])
-            about |= {"step": int(end // which[wanted].batch_size), "trains": {which[wanted]: end}}
-        notes.append(notice(f"capped_by_{limit}", **about))
-    elif limit is None:
-        notes += _edges(q, which[top])  # what lies beyond the best, whichever as good is taken
-    best_n, interval = _best_n(q, n_F, which[at].problems_per_batch)
+    contest = _Contest(q)
+    if not contest.free:
+        raise _nothing_within(q, contest.which)
+    at, top, chosen_by, notes = _choose(contest)
+    chosen, n_F, wanted = contest.which[at], contest.n_F, contest.best(range(len(contest.n_F)))
+    n = chosen.rollouts_per_problem
+    limit = contest.blocked[wanted] if n_F[wanted] != n else None
+    if limit is None:
+        notes += _edges(q, contest.which[top])  # beyond the best, whichever as good is taken
+    elif contest.mean_F[wanted] - contest.mean_F[at] > best.AS_GOOD:
+        notes.append(_capped(contest, limit, wanted, at))
+    best_n, interval = _best_n(q, n_F, chosen.problems_per_batch)
     low, high = interval or (n, n)
     if not round(low) <= n <= round(high):  # as it is said
-        between = ((n_F >= low) & (n_F <= high)).any()
-        why = "it scores above the trend of its neighbours" if between else "none inside was tested"
-        why = "the limits hold it there" if limit else why
-        why = f"it is as good, and {AS_GOOD[chosen_by]}" if chosen_by in AS_GOOD else why
+        why = _why_outside((n_F >= low) & (n_F <= high), limit, chosen_by)
         notes.append(notice("outside_interval", n=n, low=low, high=high, why=why))
-    gain_DF = score_DF - score_DF[:, [at]]
-    guessed = [f for f in free if not tested[f]]
-    guessed.sort(key=lambda f: -np.maximum(gain_DF[:, f], 0.0).mean())
-    settles = None if tested[at] else which[at]
-    if settles is None and guessed:
-        first = guessed.pop(best.first_to_try(gain_DF[:, guessed], n_F[guessed]))
-        guessed.insert(0, first)
-        settles = which[first]
-    share_F = best.probability_best(score_DF[:, :, None])[:, 0]
-    good = sorted({int(n_F[f]) for f in ran if mean_F[f] > mean_F[at] - best.AS_GOOD})
-    if ran:
-        share = best.probability_best(score_DF[:, ran, None])[:, 0]
-        contended = best.confidence_set(share, n_F[ran], fit.level)
-        notes += open_choice(fit, contended, [n], len({*n_F[ran].tolist()}), q.x)
-    others = [f for f in ran if n_F[f] != n]
-    second = max(others, key=lambda f: mean_F[f], default=None)
+    if contest.ran:
+        contended = contest.confidence_set(contest.ran)
+        notes += open_choice(q.fit, contended, [n], len({*n_F[contest.ran].tolist()}), q.x)
+    guessed, score_DF = _guessed(contest, at), contest.score_DF
     answers = {
-        "runner_up": None if second is None else {
-            **which[second]._asdict(), "lost": mean_F[at] - mean_F[second],
-            "interval": best.interval(score_DF[:, at] - score_DF[:, second], fit.level)},
+        "runner_up": _runner_up(contest, at),
         "chosen_by": chosen_by,
-        "as_good": sorted({*good, n}),
-        "neighbours": [best.guess_row(which[f], score_DF[:, f], score_DF[:, at], fit.level)
-                       for f in guessed if f != at],
-        "confidence_set": best.confidence_set(share_F, n_F, fit.level),
+        "as_good": sorted({*n_F[contest.as_good(at)].tolist(), n}),
+        "neighbours": [
+            best.guess_row(contest.which[f], score_DF[:, f], score_DF[:, at], q.fit.level)
+            for f in guessed if f != at
+        ],
+        "confidence_set": contest.confidence_set(slice(None)),
         "expected_regret": (score_DF.max(axis=1) - score_DF[:, at]).mean(),
         "rollouts_per_problem_law": best_n,
         "rollouts_per_problem_interval": interval,
     }  # fmt: skip
-    settles = settles if q.batch_size is None else None
-    return Prescription(which[at], score_DF[:, at], answers, settles, notes)
+    settles = contest.which[guessed[0]] if guessed and q.batch_size is None else None
+    return Prescription(chosen, score_DF[:, at], answers, settles, notes)
+
+
+class _Contest:
+    """The candidates of a question, their scores at its budget, and what forbids them."""
+
+    def __init__(self, q: Question) -> None:
+        self.q, self.which = q, _candidates(q)
+        self.n_F = np.array([c.rollouts_per_problem for c in self.which])
+        self.score_DF = q.fit.scores_of(self.which, q.x)
+        self.mean_F: FloatArray = self.score_DF.mean(axis=0)
+        self.tested = [c in q.fit.configurations for c in self.which]
+        self.blocked = [q.blocked(c) for c in self.which]
+        self.free = [f for f, limit in enumerate(self.blocked) if limit is None]
+        self.ran = [f for f in self.free if self.tested[f]]
+
+    def best(self, among: Sequence[int]) -> int:
+        """Of the largest mean; an untested one must surely score more than those tested."""
+        top = among[best.choice(self.mean_F[list(among)])]
+        known = [f for f in among if self.tested[f]]
+        kept = known[best.choice(self.mean_F[known])] if known else top
+        gain_D = self.score_DF[:, top] - self.score_DF[:, kept]
+        sure = gain_D.mean() > best.AS_GOOD and (gain_D > 0).mean() >= SURE
+        return top if sure else kept
+
+    def as_good(self, at: int) -> list[int]:
+        """Those tested within the limits that score hardly less than one of them."""
+        return [f for f in self.ran if self.mean_F[f] > self.mean_F[at] - best.AS_GOOD]
+
+    def confidence_set(self, among: Sequence[int] | slice) -> list[int]:
+        """The n that may be best of some candidates."""
+        share_F = best.probability_best(self.score_DF[:, among, None])[:, 0]
+        return best.confidence_set(share_F, self.n_F[among], self.q.fit.level)
+
+
+def _choose(contest: _Contest) -> tuple[int, int, str, list[Notice]]:
+    """The choice, the best that may be run (as good at most), why it is that, and its notices."""
+    q, fit, which, n_F = contest.q, contest.q.fit, contest.which, contest.n_F
+    top = contest.best(contest.free)
+    n = which[top].rollouts_per_problem
+    if not contest.tested[top]:
+        if q.batch_size is None and n not in q.only_n:
+            return top, top, "neighbours", []
+        trains = {which[top]: fit.buys(which[top], min(q.x, fit.support[1]))}
+        b_p = which[top].problems_per_batch
+        return top, top, "neighbours", [notice("split_untested", bp=b_p, n=n, trains=trains)]
+    good = sorted(contest.as_good(top), key=lambda f: -contest.mean_F[f])
+    if q.batch_size is not None:
+        at, chosen_by = _at_no_cost(q, which, top, good)
+        return at, top, chosen_by, []
+    ran, alike = [which[f] for f in contest.ran], {*n_F[good].tolist()}
+    stable = {m: fit.stable_problems_per_batch(m, q.x, ran) for m in alike}
+    top = which.index(Configuration(stable[n][0], n))
+    good = [f for f in good if which[f].problems_per_batch == stable[n_F[f]][0]]
+    at, chosen_by = _at_no_cost(q, which, top, good)
+    return at, top, chosen_by, stable[which[at].rollouts_per_problem][1]
+
+
+def _capped(contest: _Contest, limit: str, wanted: int, at: int) -> Notice:
+    """That a limit forbids what would score most, and what that costs."""
+    q, best_one = contest.q, contest.which[wanted]
+    span = in_logs(q.fit, 1.0) - in_logs(q.fit, 0.0)
+    lost = f"{(contest.mean_F[wanted] - contest.mean_F[at]) * span:.3f}"
+    size = {"max_batch": q.max_batch_size, "min_steps": q.min_steps, "problems": q.problems}
+    about: dict[str, Any] = {"wanted": best_one.rollouts_per_problem}
+    if limit in size:
+        n = contest.which[at].rollouts_per_problem
+        about |= {"limit": size[limit], "n": n, "cost": f"{lost} lower"}
+    else:
+        about["more"] = lost
+    if limit == "n":
+        about["asked"] = list(q.only_n)
+    if limit == "broken":
+        end = came_to(q.fit, best_one)
+        about |= {"step": int(end // best_one.batch_size), "trains": {best_one: end}}
+    return notice(f"capped_by_{limit}", **about)
+
+
+def _why_outside(inside_F: BoolArray, limit: str | None, chosen_by: str) -> str:
+    """Why the choice lies outside the interval of the best n; True for candidates inside."""
+    if chosen_by in AS_GOOD:
+        return f"it is as good, and {AS_GOOD[chosen_by]}"
+    if limit:
+        return "the limits hold it there"
+    trend = "it scores above the trend of its neighbours"
+    return trend if inside_F.any() else "none inside was tested"
+
+
+def _guessed(contest: _Contest, at: int) -> list[int]:
+    """Untested candidates by what they may gain; first the one to train first, or the choice."""
+    gain_DF = contest.score_DF - contest.score_DF[:, [at]]
+    guessed = [f for f in contest.free if not contest.tested[f]]
+    guessed.sort(key=lambda f: -np.maximum(gain_DF[:, f], 0.0).mean())
+    if guessed:
+        first = (best.first_to_try(gain_DF[:, guessed], contest.n_F[guessed])
+                 if contest.tested[at] else guessed.index(at))  # fmt: skip
+        guessed.insert(0, guessed.pop(first))
+    return guessed
+
+
+def _runner_up(contest: _Contest, at: int) -> dict[str, Any] | None:
+    """The best tested one of another n, and what it loses."""
+    score_DF, mean_F = contest.score_DF, contest.mean_F
+    others = [f for f in contest.ran if contest.n_F[f] != contest.n_F[at]]
+    second = max(others, key=lambda f: mean_F[f], default=None)
+    if second is None:
+        return None
+    lost_D = score_DF[:, at] - score_DF[:, second]
+    return {**contest.which[second]._asdict(), "lost": mean_F[at] - mean_F[second],
+            "interval": best.interval(lost_D, contest.q.fit.level)}  # fmt: skip
 
 
 def _at_no_cost(
@@ -238,27 +297,6 @@ def none_came_so_far(q: Question) -> list[Notice]:
                    smaller=two_digits(end), trains={last: end})]  # fmt: skip
 
 
-def smaller_budget(q: Question, widest: float) -> str:
-    """The largest budget below that has a plan, to a quarter octave and two digits, in words.
-
-    Args:
-        q: the question.
-        widest: interval of a score that counts as known.
-    """
-    fit, gpus = q.fit, q.gpus or 1
-    x = q.x / _QUARTER
-    while x > fit.support[0]:
-        digit = 10 ** (math.floor(math.log10(x / gpus)) - 1)
-        said = x / gpus // digit * digit
-        with contextlib.suppress(InputError):  # too small for the limits
-            low, high = best.interval(prescribe(replace(q, x=said * gpus)).score_D, fit.level)
-            if high - low <= widest:
-                unit = f"hours on {gpus} GPUs" if q.gpus else unit_words(fit.unit)
-                return f"at most {compact(said)} {unit}"
-        x /= _QUARTER
-    return "a smaller budget"
-
-
 def _candidates(q: Question) -> list[Configuration]:
     """What may be prescribed: see `prescribe`."""
     fit, known = q.fit, q.fit.tested_n
@@ -280,17 +318,6 @@ def _candidates(q: Question) -> list[Configuration]:
     b_p = out[best.choice(fit.scores_at(q.x).mean(axis=0))].problems_per_batch
     out += [Configuration(b_p, n) for n in {*more} - {*known}]
     return sorted(out)
-
-
-def _best(score_DF: FloatArray, tested: Sequence[bool], among: Sequence[int]) -> int:
-    """Of the largest mean; an untested one must surely score more than those tested."""
-    mean_F = score_DF.mean(axis=0)
-    top = among[best.choice(mean_F[list(among)])]
-    known = [f for f in among if tested[f]]
-    kept = known[best.choice(mean_F[known])] if known else top
-    gain_D = score_DF[:, top] - score_DF[:, kept]
-    sure = gain_D.mean() > best.AS_GOOD and (gain_D > 0).mean() >= SURE
-    return top if sure else kept
 
 
 def _best_n(q: Question, n_F: FloatArray, b_p: int) -> tuple[float, tuple[float, float] | None]:

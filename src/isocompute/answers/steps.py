@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import product
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from isocompute.allocation import Rates
+from isocompute.answers.frontier import SAME_END
 from isocompute.answers.price import UNITS_PAID, Price
 from isocompute.answers.reading import Reading
 from isocompute.answers.spending import apart
 from isocompute.answers.verdict import at_their_best, nearest_n, seeds
+from isocompute.answers.weight import trust
 from isocompute.domain import Configuration, Curve, Effort, Notice, notice
 from isocompute.domain.text import compact, singular, takes, unit_words
 from isocompute.lr_sweep import FACTORS, SHARE, STEPS
@@ -79,15 +82,22 @@ def first_to(q: Question, c: Configuration) -> dict[str, Any]:
     return {"to": to, "unit": q.fit.unit, "trains": trains}
 
 
-def on_its_way(q: Question, c: Configuration, checked: bool) -> dict[str, Any]:
-    """Fields of the remedy of a plan beyond its data: what to do on the way, and what it trains."""
-    if checked:
-        return {"do": "Stop the run if it scores less on its way"}
+def beyond(q: Question, c: Configuration, times: float, checked: bool) -> list[Notice]:
+    """That a plan lies beyond its data by some times, and what to do on its way."""
+    low, high = q.fit.support
+    if math.log10(times) <= SAME_END or not q.fit.frontier.compared:
+        return []
+    if q.x <= high:
+        return [notice("extrapolated_down", edge=low, times=times, unit=q.fit.unit)]
     first = first_to(q, c)
-    if first["to"] >= q.x:
-        return {"do": "Evaluate the run on its way"}
-    do = f"Go to {compact(first['to'])} {unit_words(q.fit.unit)} first"
-    return {"do": do, "trains": first["trains"]}
+    way: dict[str, Any] = {"do": "Evaluate the run on its way"}
+    if checked:
+        way["do"] = "Stop the run if it scores less on its way"
+    elif first["to"] < q.x:
+        way["do"] = f"Go to {compact(first['to'])} {unit_words(q.fit.unit)} first"
+        way["trains"] = first["trains"]
+    far: dict[str, Any] = {"edge": high, "times": times, "trust": trust(times)}
+    return [notice("extrapolated", unit=q.fit.unit, **far, **way)]
 
 
 def nearest(

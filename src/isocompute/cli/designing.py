@@ -7,18 +7,20 @@ import contextlib
 import os
 import shlex
 import tempfile
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from isocompute.cli.design_budget import budget_of, check_hours, in_time, rates_of
 from isocompute.cli.output import check_target, show, write_json
 from isocompute.errors import InputError
 
 if TYPE_CHECKING:
     from isocompute.allocation import Budget, Rates
     from isocompute.answers.price import Price
-    from isocompute.design import Sweep, Trainer, Worlds
+    from isocompute.design import Limits, Trainer, Worlds
+    from isocompute.design.choose import Runs
     from isocompute.design.kept import Kept
     from isocompute.domain import Configuration, Curve, Notice
 
@@ -31,35 +33,82 @@ _FEW = 100  # validation problems, 4 answers each: below, one evaluation is off 
 _MEASURED_S = 2.0  # seconds in which the embedded engine is timed
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Case:
+    """What a design is for."""
+
+    options: Options
+    budget: Budget
+    source: str | None  # of the prior, narrowed by --where; None: the shipped sweeps
+    rates: Rates
+    origin: dict[str, str]  # of rates that nobody gave
+    difficulty: str | None
+    trainer: Trainer
+    problems: int | None  # of the training set
+    notices: list[Notice]
+
+
 def design(options: Options) -> int:
     """Budget + prior -> a sweep with its price and worth, as a study file."""
     check_target(options.json, [options.prior] if options.prior else [])
     problem_files = [file for file in (options.train, options.validation) if file]
     check_target(options.output, problem_files, beside=options.json)
-    from isocompute.answers.machines import on_gpus, times_scaled
-    from isocompute.answers.price import priced
-    from isocompute.design import (
-        Asked,
-        Limits,
-        Trainer,
-        design_lines,
-        design_sweep,
-        with_recipe,
-    )
-    from isocompute.design.simulate import SAMPLES
-    from isocompute.domain import Configuration, notice
+    from isocompute.answers.machines import on_gpus
+    from isocompute.design import Asked, Limits, design_lines, design_sweep, with_recipe
+    from isocompute.domain import Configuration
+
+    case = _given(options)
+    worlds, curves = _prior(case)
+    curves = on_gpus(curves, case.trainer.gpus)
+    case, price = _priced(case, curves)
+    trainer = case.trainer
+    limits = Limits(
+        budget=case.budget.amount, unit=case.budget.unit, price=price, spend=options.spend,
+        n_F=worlds.n_F, max_batch=options.max_batch, problems=case.problems,
+        evaluated=trainer.evaluated, recipe=None if trainer.rate_known else trainer.recipe,
+        slices=trainer.slices, share=trainer.share,
+    )  # fmt: skip
+    asked = Asked(
+        limits=limits, problems_per_batch=options.problems_per_batch,
+        draws=options.draws, seed=options.seed, notices=(*case.notices, *_doubts(case)),
+        writes_sweep=options.sweep, plan=_planner(case, worlds),
+    )  # fmt: skip
+    runs, document = design_sweep(worlds, asked)
+    chosen = Configuration(*(document["final"][k] for k in Configuration._fields))
+    trainer = replace(trainer, kept=_kept(case, chosen, curves))
+    document |= with_recipe(document, trainer.kept)
+    document |= {
+        "engine": trainer.engine, "gpus": trainer.gpus, "difficulty": case.difficulty,
+        "written": None, "learning_rate": trainer.learning_rate,
+    }  # fmt: skip
+    document["worth"]["across_models"] = None if case.source else {
+        "without": _BOTH_LOST, "after": _BOTH_LOST}  # fmt: skip
+    for part in filter(None, (document[name] for name in ("sweep", "lr_sweep", "final"))):
+        paid = part["cost"]["gpu_hours"]
+        part["hours"] = None if trainer.gpus is None or paid is None else paid / trainer.gpus
+    if options.output is not None:
+        document |= _written(options, document, runs, limits, trainer)
+    write_json(document, options.json)
+    shown = {**document, "study": options.output and shlex.quote(options.output)}
+    show(design_lines(shown, why=options.why), quiet=options.json == "-")
+    return 0
+
+
+def _given(options: Options) -> _Case:
+    """What the options say, checked as far as that needs no simulation."""
+    from isocompute.design import Trainer
+    from isocompute.domain import notice
 
     if options.sweep and options.output is None:
         raise InputError("--sweep needs a file to write, but there is no -o; add -o sweep.yaml.")
-    budget, notices = _budget(options), list[Any]()
-    gpus = options.gpus[0] if options.gpus else budget.gpus
+    budget, notices = budget_of(options), list[Any]()
     source = _source(options)
-    rates, origin = _rates(options, source)
+    rates, origin = rates_of(options, source)
     difficulty = _difficulty(options, notices)
     trainer = Trainer(
         engine=options.engine or "local", model=options.model, train=options.train,
-        validation=options.validation, gpus=gpus, difficulty=difficulty or "easy",
-        verifier=options.verifier, tokens=rates.tokens_per_rollout,
+        validation=options.validation, gpus=options.gpus[0] if options.gpus else budget.gpus,
+        difficulty=difficulty or "easy", verifier=options.verifier, tokens=rates.tokens_per_rollout,
     )  # fmt: skip
     own = trainer.problems
     if options.problems is not None and own and options.problems > own:
@@ -74,63 +123,24 @@ def design(options: Options) -> int:
         notices.append(notice("prior_alone" if source is None else "difficulty_assumed"))
     if source is None:  # no data of its own tells more: refused before worlds are made
         _check_budget(options, budget, rates, problems)
-    worlds, curves = _prior(options, source, difficulty, notices)
-    curves = on_gpus(curves, gpus)
-    if rates.rollouts_per_gpu_hour is None:
-        notices += times_scaled(curves, gpus)
-    price = priced(curves, rates, origin)
-    _check_hours(budget, price.rates)
-    budget = _in_time(options, budget, price.rates, notices)
-    trainer = replace(trainer, kept=_kept(
-        options, source, difficulty, curves[0].configuration if curves else None, curves))
-    limits = Limits(
-        budget=budget.amount, unit=budget.unit, price=price, spend=options.spend, n_F=worlds.n_F,
-        max_batch=options.max_batch, problems=problems, evaluated=trainer.evaluated,
-        recipe=None if trainer.rate_known else trainer.recipe, slices=trainer.slices,
-        share=trainer.share,
-    )  # fmt: skip
-    if options.output is not None and trainer.stands_in:
-        notices.append(_stand_ins(trainer, options.engine is None))
-    if trainer.train is not None and trainer.evaluated < _FEW:
-        noise = 0.5 / (trainer.evaluated * SAMPLES) ** 0.5
-        few: dict[str, Any] = {"problems": trainer.evaluated, "noise": noise, "wanted": _FEW}
-        notices.append(notice("few_validation", **few))
-    if options.output is not None and trainer.is_cut_later:
-        notices.append(notice("longer_responses", limit=trainer.cut))
-    asked = Asked(
-        limits=limits, problems_per_batch=options.problems_per_batch,
-        draws=options.draws, seed=options.seed, notices=tuple(notices),
-        writes_sweep=options.sweep,
-        plan=_planner(options, source, difficulty, worlds, rates, budget),
-    )  # fmt: skip
-    runs, document = design_sweep(worlds, asked)
-    chosen = Configuration(*(document["final"][k] for k in Configuration._fields))
-    trainer = replace(trainer, kept=_kept(options, source, difficulty, chosen, curves))
-    document |= with_recipe(document, trainer.kept)
-    document["worth"]["across_models"] = None if source else {
-        "without": _BOTH_LOST, "after": _BOTH_LOST}  # fmt: skip
-    document |= {
-        "engine": trainer.engine, "gpus": gpus, "difficulty": difficulty, "written": None,
-        "learning_rate": trainer.learning_rate,
-    }  # fmt: skip
-    for part in filter(None, (document[name] for name in ("sweep", "lr_sweep", "final"))):
-        paid = part["cost"]["gpu_hours"]
-        part["hours"] = None if gpus is None or paid is None else paid / gpus
-    if options.output is not None:
-        swept = document["answer"] == "sweep" or options.sweep
-        document["written"] = "sweep" if swept else "run"
-        n = document["final"]["rollouts_per_problem"]
-        written = runs.sweep if swept else runs.final
-        final = limits.final(runs.sweep, n, limits.left(runs.sweep)) if swept else runs.final
-        document |= _written(
-            options, runs.sweep, trainer, price=price, problems=options.problems,
-            final=final.rollouts if swept else final,
-            tried=runs.tried or limits.tried(written, trainer.recipe),
-        )  # fmt: skip
-    write_json(document, options.json)
-    shown = {**document, "study": options.output and shlex.quote(options.output)}
-    show(design_lines(shown, why=options.why), quiet=options.json == "-")
-    return 0
+    return _Case(options=options, budget=budget, source=source, rates=rates, origin=origin,
+                 difficulty=difficulty, trainer=trainer, problems=problems,
+                 notices=notices)  # fmt: skip
+
+
+def _priced(case: _Case, curves: Sequence[Curve]) -> tuple[_Case, Price]:
+    """What rollouts cost; and the case with what is affordable and the prior's own recipe."""
+    from isocompute.answers.machines import times_scaled
+    from isocompute.answers.price import priced
+
+    if case.rates.rollouts_per_gpu_hour is None:
+        case.notices.extend(times_scaled(curves, case.trainer.gpus))
+    price = priced(curves, case.rates, case.origin)
+    check_hours(case.budget, price.rates)
+    budget = in_time(case.options, case.budget, price.rates, case.notices)
+    first = curves[0].configuration if curves else None
+    trainer = replace(case.trainer, kept=_kept(case, first, curves))
+    return replace(case, budget=budget, trainer=trainer), price
 
 
 def _source(options: Options) -> str | None:
@@ -206,7 +216,7 @@ def _check_budget(
     from isocompute.design.candidates import check_limits, starting_bp
     from isocompute.design.prior import SHIPPED_BP, SHIPPED_N
 
-    _check_hours(budget, rates)
+    check_hours(budget, rates)
     limits = Limits(
         budget=budget.amount, unit=budget.unit, price=priced([], rates, {}), spend=options.spend,
         n_F=SHIPPED_N, max_batch=options.max_batch, problems=problems,
@@ -214,97 +224,22 @@ def _check_budget(
     check_limits(limits, options.problems_per_batch or starting_bp(SHIPPED_BP, problems))
 
 
-def _budget(options: Options) -> Budget:
-    """Of --budget, else of --gpus and --hours."""
-    from isocompute.allocation import Budget, parse_budget
-
-    given = {"--gpus": options.gpus, "--hours": options.hours}
-    missing = [name for name, value in given.items() if value is None]
-    if options.budget is not None:
-        if options.hours is not None and options.gpus is None:
-            raise InputError(
-                "a deadline is that of machines, but got --hours without --gpus; add --gpus."
-            )
-        return parse_budget(options.budget)
-    if missing:
-        there = "".join(set(given) - set(missing)) or "neither"
-        raise InputError(
-            f"a design needs --budget, or --gpus and --hours, but got {there}; add "
-            f"{'--budget' if there == 'neither' else missing[0]}."
-        )
-    count, kind = options.gpus
-    if options.rollouts_per_gpu_hour is None and options.prior is None:
-        raise InputError(
-            f"GPU-hours need the rollouts that a GPU trains on in an hour, but none is known for "
-            f"{kind or 'these GPUs'}; add --rollouts-per-gpu-hour (B_p x n x steps / (GPUs x "
-            "hours) of your last run, or of ten steps), or --prior with a study whose runs were "
-            "timed."
-        )
-    return Budget(amount=count * options.hours, unit="gpu_hours")
-
-
-def _in_time(options: Options, budget: Budget, rates: Rates, notices: list[Notice]) -> Budget:
-    """The budget, or what the machines train in their hours, if that is less."""
-    from isocompute.allocation import Budget
-    from isocompute.domain import notice
-
-    if options.budget is None or options.hours is None:
-        return budget
-    (gpus, _), hours = options.gpus, options.hours
-    time = Budget(amount=gpus * hours, unit="gpu_hours")
-    _check_hours(time, rates)
-    share = rates.rollouts(time) / rates.rollouts(budget)
-    if share >= 1:
-        return budget
-    notices.append(notice("deadline_binds", gpus=gpus, hours=hours, share=share))
-    return time
-
-
-def _check_hours(budget: Budget, rates: Rates) -> None:
-    """Refuse GPU-hours and money where nobody knows what a rollout takes of them."""
-    said = {"gpu_hours": "GPU-hours", "usd": "money"}.get(budget.unit)
-    unpriced = budget.unit == "usd" and rates.usd_per_gpu_hour is None
-    if said and rates.rollouts_per_gpu_hour is None:
-        also, none, and_add = (
-            (" and the price of a GPU-hour", "neither", " and --usd-per-gpu-hour")
-            if unpriced else ("", "none", ""))  # fmt: skip
-        raise InputError(
-            f"a budget in {said} needs the rollouts that a GPU trains on in an hour{also}, but "
-            f"{none} is known; add --rollouts-per-gpu-hour (your last run: B_p x n x steps / GPUs "
-            f"/ hours){and_add}, name a --prior whose runs were timed, or give the budget in "
-            "rollouts."
-        )
-
-
-def _rates(options: Options, source: str | None) -> tuple[Rates, dict[str, str]]:
-    """Rates given, then those of the prior's study file."""
-    from isocompute.allocation import Rates
-    from isocompute.sources.studies import with_study_rates
-
-    names = ("tokens_per_rollout", "rollouts_per_gpu_hour", "usd_per_gpu_hour")
-    given = Rates(**{name: getattr(options, name) for name in names})
-    filled = with_study_rates(source, given)
-    of_study = [n for n in names if getattr(filled, n) != getattr(given, n)]
-    return filled, dict.fromkeys(of_study, "study")
-
-
-def _prior(
-    options: Options, source: str | None, difficulty: str | None, notices: list[Notice]
-) -> tuple[Worlds, list[Any]]:
+def _prior(case: _Case) -> tuple[Worlds, list[Curve]]:
     """Worlds, and the curves of an earlier study."""
     from isocompute.design import shipped_worlds, worlds_needed, worlds_of
     from isocompute.domain import notice
     from isocompute.sources import load_curves
 
-    wanted, size = options.metric, worlds_needed(options.draws)
+    options, source = case.options, case.source
+    wanted, size, b_p = options.metric, worlds_needed(options.draws), options.problems_per_batch
     if source is None:
         if wanted not in (None, "avg@4"):
             raise InputError(
                 f"the shipped sweeps hold avg@4, but got --metric {wanted}; name a study that "
                 "holds it with --prior."
             )
-        notices.append(notice("prior_of_others", model=_PUBLISHED_MODEL, lost=_BOTH_LOST))
-        return shipped_worlds(difficulty, size, options.seed, options.problems_per_batch), []
+        case.notices.append(notice("prior_of_others", model=_PUBLISHED_MODEL, lost=_BOTH_LOST))
+        return shipped_worlds(case.difficulty, size, options.seed, b_p), []
     curves = load_curves([source], metric=wanted, problem_set=options.problem_set)
     metric = curves[0].metric
     if wanted is None and metric.startswith(("best", "worst")):
@@ -312,39 +247,33 @@ def _prior(
             f"a prior must hold the metric to plan for, avg@k, but {source} holds {metric}; "
             f"add --metric {metric} to plan for that, or name another study."
         )
-    b_p = options.problems_per_batch
     return worlds_of(curves, source, size, options.seed, b_p), curves
 
 
-def _kept(
-    options: Options, source: str | None, difficulty: str | None, chosen: Configuration | None,
-    curves: Sequence[Curve],
-) -> Kept:  # fmt: skip
+def _kept(case: _Case, chosen: Configuration | None, curves: Sequence[Curve]) -> Kept:
     """The recipe of the prior's runs."""
     from isocompute.design.kept import Kept, kept_recipe
 
     if chosen is None:
         return Kept()
-    given = options.difficulty is not None
-    return kept_recipe(curves, source, difficulty, chosen, given=given)
+    given = case.options.difficulty is not None
+    return kept_recipe(curves, case.source, case.difficulty, chosen, given=given)
 
 
-def _planner(
-    options: Options, source: str | None, difficulty: str | None, worlds: Worlds, rates: Rates,
-    budget: Budget,
-) -> Callable[[float], Configuration | None]:  # fmt: skip
+def _planner(case: _Case, worlds: Worlds) -> Callable[[float], Configuration | None]:
     """What `plan` makes of an amount, from the same prior."""
     from isocompute.answers.around import PUBLISHED
     from isocompute.answers.plan import plan_from_source
     from isocompute.domain import Configuration
 
-    of_panel = len(worlds.sources) == 1 and source is None
-    panel = worlds.sources[0] if of_panel else PUBLISHED[difficulty or "easy"]
+    of_panel = len(worlds.sources) == 1 and case.source is None
+    panel = worlds.sources[0] if of_panel else PUBLISHED[case.difficulty or "easy"]
+    options = case.options
 
     def plan(amount: float) -> Configuration | None:
         with contextlib.suppress(InputError):
             found = plan_from_source(
-                source or panel, budget=replace(budget, amount=amount), rates=rates,
+                case.source or panel, budget=replace(case.budget, amount=amount), rates=case.rates,
                 fit=worlds.fit, problems=options.problems, max_batch_size=options.max_batch,
             )  # fmt: skip
             if found.refusal is not None:
@@ -357,30 +286,46 @@ def _planner(
     return plan
 
 
-def _stand_ins(trainer: Trainer, any_engine: bool) -> Notice:
+def _doubts(case: _Case) -> Iterator[Notice]:
+    """What to know of the problems, the model and the lengths that the study will have."""
+    from isocompute.design.simulate import SAMPLES
     from isocompute.domain import notice
 
-    lacks = {"problems": trainer.train is None, "the model": trainer.model is None}
-    flags = {"--engine": any_engine, "--train": lacks["problems"], "--model": lacks["the model"]}
-    return notice(
-        "stand_ins",
-        what=" and ".join(word for word, is_missing in lacks.items() if is_missing),
-        options=", ".join(flag for flag, is_missing in flags.items() if is_missing),
-    )
+    options, trainer = case.options, case.trainer
+    if options.output is not None and trainer.stands_in:
+        lacks = {"problems": trainer.train is None, "the model": trainer.model is None}
+        flags = {"--engine": options.engine is None, "--train": lacks["problems"],
+                 "--model": lacks["the model"]}  # fmt: skip
+        what, cure = ([word for word, lacking in of.items() if lacking] for of in (lacks, flags))
+        yield notice("stand_ins", what=" and ".join(what), options=", ".join(cure))
+    if trainer.train is not None and trainer.evaluated < _FEW:
+        noise = 0.5 / (trainer.evaluated * SAMPLES) ** 0.5
+        yield notice("few_validation", problems=trainer.evaluated, noise=noise, wanted=_FEW)
+    if options.output is not None and trainer.is_cut_later:
+        yield notice("longer_responses", limit=trainer.cut)
 
 
 def _written(
-    options: Options, sweep: Sweep, trainer: Trainer, *, price: Price, **more: Any
+    options: Options, document: dict[str, Any], runs: Runs, limits: Limits, trainer: Trainer
 ) -> dict[str, Any]:
     """Write the study file, read it back as `run` would, and time the embedded engine."""
     from isocompute.design import write_study
     from isocompute.runner import calibrate, planned_study
     from isocompute.study.cost import study_cost, time_words
 
+    swept = document["answer"] == "sweep" or options.sweep
+    written = runs.sweep if swept else runs.final
+    n = document["final"]["rollouts_per_problem"]
+    final = limits.final(runs.sweep, n, limits.left(runs.sweep)) if swept else runs.final
     path = Path(options.output)
     before = path.read_bytes() if path.is_file() else None
-    write_study(path, sweep, trainer, price=price, **more)
-    found: dict[str, Any] = {"study": options.output, "lacks": None}
+    write_study(
+        path, runs.sweep, trainer, price=limits.price, problems=options.problems,
+        final=final.rollouts if swept else final,
+        tried=runs.tried or limits.tried(written, trainer.recipe),
+    )  # fmt: skip
+    found: dict[str, Any] = {"written": "sweep" if swept else "run", "study": options.output,
+                             "lacks": None}  # fmt: skip
     try:
         study, found["lacks"] = planned_study(path)
     except Exception:
@@ -389,7 +334,7 @@ def _written(
         raise
     # With a rate the cost is in GPU-hours already, of other machines than this one.
     timed = trainer.engine == "local" and found["lacks"] is None
-    if timed and price.rates.rollouts_per_gpu_hour is None:
+    if timed and limits.price.rates.rollouts_per_gpu_hour is None:
         workers = os.cpu_count() or 1
         with contextlib.suppress(Exception):  # the price alone would be missing
             cost = study_cost(study, calibrate(study, seconds=_MEASURED_S), workers=workers)

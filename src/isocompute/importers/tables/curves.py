@@ -22,6 +22,8 @@ from isocompute.importers.tables.table import FloatArray, texts_of
 if TYPE_CHECKING:
     import pyarrow as pa
 
+Texts = Mapping[str, tuple[NDArray[np.int64], list[str]]]  # by column: codes of rows, their words
+
 # Rows of a run on average, where a column may name runs: fewer and it counts or times rows. At half
 # a clock is taken for names, at twice runs of five evaluations are not told apart.
 _LEAST_ROWS = 3
@@ -32,38 +34,20 @@ _SAMPLER = re.compile(r"temp(?:erature)?$|top_?[pk]$|greedy|decod", re.I)
 
 
 def group(
-    path: Path,
-    numbers: dict[str, FloatArray],
-    texts: dict[str, tuple[NDArray[np.int64], list[str]]],
-    recorded: Mapping[str, FloatArray],
-    *,
-    copies: bool,
-    is_wide: bool,
-) -> tuple[list[Curve], int]:
+    path: Path, numbers: dict[str, FloatArray], texts: Texts, recorded: Mapping[str, FloatArray],
+    *, copies: bool, is_wide: bool,
+) -> tuple[list[Curve], int]:  # fmt: skip
     """Curves by configuration and labels, and how many rows were copies of another."""
-    keys: list[NDArray[Any]] = [numbers["problems_per_batch"], numbers["rollouts_per_problem"]]
-    keys += [codes for codes, _ in texts.values()]
-    seed = numbers.get("seed")
-    if seed is not None:
-        keys.append(np.where(np.isnan(seed), -(2.0**60), seed))  # below every seed
-    order = np.lexsort((numbers["rollouts"], *reversed(keys)))
-    changed = np.zeros(len(order), dtype=bool)
-    changed[0] = True
-    for key in keys:
-        changed[1:] |= np.diff(key[order]) != 0
-    starts = np.flatnonzero(changed)
     curves, n_copies = list[Curve](), 0
-    for rows in np.split(order, starts[1:]):
-        first = rows[0]
-        text = {name: values[codes[first]] for name, (codes, values) in texts.items()}
-        this_seed = None if seed is None or np.isnan(seed[first]) else int(seed[first])
+    for rows in _rows_of_runs(numbers, texts):
+        text = {name: values[codes[rows[0]]] for name, (codes, values) in texts.items()}
+        x = numbers["rollouts"][rows]
         for column in (c for c in SCORES if c in numbers):
             score = numbers[column][rows]
             if column != "score" and np.isnan(score).all():
                 continue
             kept = ~np.isnan(score)
             n_missing = 0 if is_wide else int((~kept).sum())
-            x = numbers["rollouts"][rows]
             if not copies:
                 first_K = _first_of_copies(x, score)
                 n_copies += int((kept & ~first_K).sum())
@@ -71,30 +55,48 @@ def group(
             if is_wide and not kept.any():
                 continue
             check_recorded({name: v[rows][kept] for name, v in recorded.items()}, x[kept], path)
-            optional: dict[str, Any] = {
-                f"{name}_K": numbers[name][rows][kept]
-                for name in ("tokens", "steps")
-                if name in numbers and not np.isnan(numbers[name][rows][kept]).any()
-            }
-            curves.append(
-                Curve(
-                    problems_per_batch=int(numbers["problems_per_batch"][first]),
-                    rollouts_per_problem=int(numbers["rollouts_per_problem"][first]),
-                    run=text.get("run", ""),
-                    seed=this_seed,
-                    rollouts_K=x[kept],
-                    score_K=score[kept],
-                    metric=text.get("metric", "") if column == "score" else column,
-                    problem_set=text.get("problem_set", ""),
-                    split=text.get("split", "") or "validation",
-                    arm=text.get("arm", ""),
-                    n_missing=n_missing,
-                    n_repeated=int((np.diff(x[kept]) == 0).sum()),
-                    recorded=_recorded(recorded, rows),
-                    **optional,
-                )
-            )
+            curves.append(_curve(numbers, text, column, rows, kept, n_missing=n_missing,
+                                 recorded=_recorded(recorded, rows)))  # fmt: skip
     return curves, n_copies
+
+
+def _rows_of_runs(numbers: Mapping[str, FloatArray], texts: Texts) -> list[NDArray[np.intp]]:
+    """The rows of each run, by rollouts; runs by configuration, labels and seed."""
+    keys: list[NDArray[Any]] = [numbers["problems_per_batch"], numbers["rollouts_per_problem"]]
+    keys += [codes for codes, _ in texts.values()]
+    if (seed := numbers.get("seed")) is not None:
+        keys.append(np.where(np.isnan(seed), -(2.0**60), seed))  # below every seed
+    order = np.lexsort((numbers["rollouts"], *reversed(keys)))
+    changed = np.zeros(len(order) - 1, dtype=bool)
+    for key in keys:
+        changed |= np.diff(key[order]) != 0
+    return np.split(order, np.flatnonzero(changed) + 1)
+
+
+def _curve(
+    numbers: Mapping[str, FloatArray], text: Mapping[str, str], column: str,
+    rows: NDArray[np.intp], kept: NDArray[np.bool_], **more: Any,
+) -> Curve:  # fmt: skip
+    """One score of a run, of the rows that are kept."""
+    first, at, seed = rows[0], rows[kept], numbers.get("seed")
+    x = numbers["rollouts"][at]
+    named = [name for name in ("tokens", "steps") if name in numbers]
+    counted: dict[str, Any] = {f"{name}_K": numbers[name][at] for name in named}
+    return Curve(
+        problems_per_batch=int(numbers["problems_per_batch"][first]),
+        rollouts_per_problem=int(numbers["rollouts_per_problem"][first]),
+        run=text.get("run", ""),
+        seed=None if seed is None or np.isnan(seed[first]) else int(seed[first]),
+        rollouts_K=x,
+        score_K=numbers[column][at],
+        metric=text.get("metric", "") if column == "score" else column,
+        problem_set=text.get("problem_set", ""),
+        split=text.get("split", "") or "validation",
+        arm=text.get("arm", ""),
+        n_repeated=int((np.diff(x) == 0).sum()),
+        **{name: values for name, values in counted.items() if not np.isnan(values).any()},
+        **more,
+    )
 
 
 def _recorded(columns: Mapping[str, FloatArray], rows: NDArray[np.intp]) -> dict[str, float]:

@@ -271,6 +271,11 @@ def test_an_untested_n_that_is_asked_for_is_a_guess_with_a_caution() -> None:
     # A fixed batch of 1,024: 42 problems of 24.
     split = plan_fixed_batch(planted(), 1024, 900, only_n=[24]).document
     assert arm(split) == (42, 24)
+    # Of another model's sweep too, where a check of it would take all of the budget.
+    other = notice("law_of_another_model", source="published:x", model="Q")
+    d = plan_budget(planted(), AT, only_n=[24], notices=[other]).document
+    assert (arm(d), {s["settles"]: s["gain"] for s in d["run_next"]}.get("split_untested", 0.0)) == (
+        (32, 24), 0.0)  # fmt: skip
 
 
 def test_twenty_steps_are_the_fewest_by_default() -> None:

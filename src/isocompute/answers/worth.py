@@ -172,11 +172,11 @@ def _left(q: Question, spent: Sequence[Effort]) -> float | None:
 def _is_worth_a_run(q: Question, found: Prescription, left: float) -> bool:
     """Whether a run of what is left scores more than what the sweep has trained already."""
     fit, chosen = q.fit, found.configuration
-    if q.of_another_model:  # what it trained is not ours
-        return True
+    if left <= 0 or q.of_another_model:  # what that trained is not ours
+        return left > 0
     steps, batch = q.steps_of(chosen), chosen.batch_size
     whole = q.x * steps * batch / q.rollouts(chosen)  # of the budget, what the run takes
-    steps_left = two_digits(steps * (1 - (q.x - left) / whole)) if left > 0 else 0
+    steps_left = two_digits(steps * (1 - (q.x - left) / whole))
     if not steps_left:
         return False
     left = whole * steps_left / steps  # what is close to nothing buys no check

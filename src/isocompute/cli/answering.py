@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from isocompute.cli.output import check_target, show, warn, write_json
 from isocompute.cli.scores import metric_names, narrowed, repeated, scores
+from isocompute.cli.values import rates_given
 from isocompute.errors import InputError
 from isocompute.files import not_found, refuse_file
 
@@ -160,7 +161,7 @@ def _for_engine(document: dict[str, Any], trainer: str | None) -> None:
 
 def _planned(options: Options, source: str | None, **more: Any) -> Plan:
     """The plan that the options ask for."""
-    from isocompute.allocation import Rates, parse_budget
+    from isocompute.allocation import parse_budget
     from isocompute.answers import plan_from_source
 
     return plan_from_source(
@@ -172,11 +173,7 @@ def _planned(options: Options, source: str | None, **more: Any) -> Plan:
         fix=options.fix,
         joint=options.joint,
         unit=options.unit,
-        rates=Rates(
-            tokens_per_rollout=options.tokens_per_rollout,
-            rollouts_per_gpu_hour=options.rollouts_per_gpu_hour,
-            usd_per_gpu_hour=options.usd_per_gpu_hour,
-        ),
+        rates=rates_given(options),
         max_batch_size=options.max_batch,
         min_steps=options.min_steps,
         current=options.current,
@@ -253,17 +250,14 @@ def _require_sweeps(fits: list[tuple[str, Fit]]) -> None:
 
 def _unit_of_a_report(options: Options, source: str, curves: Sequence[Curve]) -> str:
     """The unit asked for, else the one in which the plan's budget is paid."""
-    from isocompute.allocation import Rates, parse_budget
+    from isocompute.allocation import parse_budget
     from isocompute.answers.price import unit_paid_in
     from isocompute.sources.studies import with_study_rates
 
     if options.unit or not options.budget or options.fix:
         return str(options.unit or "rollouts")
-    given = Rates(
-        rollouts_per_gpu_hour=options.rollouts_per_gpu_hour,
-        tokens_per_rollout=options.tokens_per_rollout,
-    )
-    return unit_paid_in(parse_budget(options.budget), with_study_rates(source, given), curves)
+    rates = with_study_rates(source, rates_given(options))
+    return unit_paid_in(parse_budget(options.budget), rates, curves)
 
 
 def _plan_of_a_report(options: Options, source: str, fit: Fit) -> dict[str, Any] | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
+from isocompute.cli.values import RATES, rates_given
 from isocompute.errors import InputError
 
 if TYPE_CHECKING:
@@ -78,11 +79,9 @@ def check_hours(budget: Budget, rates: Rates) -> None:
 
 def rates_of(options: Options, source: str | None) -> tuple[Rates, dict[str, str]]:
     """Rates given, then those of the prior's study file."""
-    from isocompute.allocation import Rates
     from isocompute.sources.studies import with_study_rates
 
-    names = ("tokens_per_rollout", "rollouts_per_gpu_hour", "usd_per_gpu_hour")
-    given = Rates(**{name: getattr(options, name) for name in names})
+    given = rates_given(options)
     filled = with_study_rates(source, given)
-    of_study = [n for n in names if getattr(filled, n) != getattr(given, n)]
+    of_study = [n for n in RATES if getattr(filled, n) != getattr(given, n)]
     return filled, dict.fromkeys(of_study, "study")

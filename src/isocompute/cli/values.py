@@ -5,10 +5,15 @@ from __future__ import annotations
 import argparse
 import math
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
 from isocompute.domain import Configuration
 from isocompute.errors import InputError
 
+if TYPE_CHECKING:
+    from isocompute.allocation import Rates
+
+RATES = ("tokens_per_rollout", "rollouts_per_gpu_hour", "usd_per_gpu_hour")
 WORLD_SIZE = 1200  # problems of a generated world where no size is given
 
 
@@ -177,3 +182,10 @@ def current(text: str) -> Configuration | int:
         return today(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def rates_given(options: argparse.Namespace) -> Rates:
+    """What the options say of costs."""
+    from isocompute.allocation import Rates
+
+    return Rates(**{name: getattr(options, name) for name in RATES})

@@ -317,11 +317,9 @@ def fit(
         InputError: a source that cannot be read, or an option that does not fit.
         RefusalError: no curve can be fitted.
     """
-    if unknown := loading.keys() - Options.__annotations__.keys():
+    if unknown := ", ".join(sorted(loading.keys() - Options.__annotations__.keys())):
         known = ", ".join(("fix", "joint", "unit", "select", *Options.__annotations__))
-        raise InputError(
-            f"an option must be one of {known}, but got {', '.join(sorted(unknown))}; correct it."
-        )
+        raise InputError(f"an option must be one of {known}, but got {unknown}; correct it.")
     said: list[str] = []
     loading.setdefault("say", said.append)
     names = tuple(source_names(source))

@@ -21,6 +21,11 @@ from isocompute.importers.values.imported import ImportedRun, UnclearError
 PLAIN = (0.0, 1.0)
 MOST_ROLLOUTS = 1e15  # a float counts whole ones up to 9e15; no run draws a thousandth of it
 PERCENT = re.compile(r"%|(?<![a-z])(?:percent(?:age)?|pct|prozent)(?![a-z])", re.I)
+# a title says it of its scores, not what else has a percentage: accuracy in %, pass@1 (percent)
+TITLED = re.compile(
+    r"(?=.*\b(?:acc|accuracy|scores?|solved?|success|pass|correct|exact|genauigkeit|gel\w+st)(?![a-z]))"
+    r".*(?:\bin |[(\[]|, ?)(?:%|percent|pct|prozent)(?! ?of\b)\s*(?:[)\],;.:]|$)", re.I,
+)
 _ROOM = 1e-9  # of the range: 1.0000000001 is a sum of floats
 
 

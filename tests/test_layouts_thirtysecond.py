@@ -226,6 +226,8 @@ TRAIN = "T(a).train()"
     ["G = 4", "%%time\nG = int(x)", config("G") + TRAIN],
     [config(4) + "a.num_generations = 8\n" + TRAIN],
     [config(4), config("2 * G") + TRAIN],
+    ["G = 4", "from conf import G", config("G") + TRAIN],
+    [config(4).replace("GRPOConfig", "dict"), "a.update({'num_generations': 8})\n" + TRAIN],
     ["G = 4", "def f():\n  " + config("G").replace("\n", "\n  ") + TRAIN, "G = 8", "f()"],
 ])  # fmt: skip
 def test_what_a_variable_of_a_notebook_may_be_is_asked(tmp_path: Path, cells: list[str]) -> None:
@@ -352,6 +354,17 @@ def test_a_table_that_may_hold_scores_is_asked_about(tmp_path: Path, cost: list[
     assert "cost.csv: a table must have the columns" in refused(sheets(tmp_path, cost=cost))
 
 
+def test_two_sheets_that_say_another_thing_of_a_run_are_asked_about(tmp_path: Path) -> None:
+    source = sheets(tmp_path)
+    write(source / "old.csv", "\n".join(SETUP).replace("P,4,24,1", "P,16,6,1") + "\n")
+    text = refused(source)
+    assert "of 'P' old.csv says problems_per_batch=6 and setup.csv problems_per_batch=24" in text
+    (source / "old.csv").unlink()
+    write(source / "again.csv", "\n".join(SETUP[:3]) + "\n")
+    assert drawn(load(source)) == RUNS
+
+
+TITLES = ["Held out; accuracy %", "pass@1 (%)", "% correct, greedy", "Success rate [%], 500 problems"]
 TITLE = '"Held out, greedy, accuracy in %",,,'
 HUNDREDS = ["step,run P,run Q,run R", "0,30,31%,32", "10,40,42%,44", "20,50,52%,"]
 
@@ -372,6 +385,11 @@ def test_a_column_of_shares_below_a_title_of_percent_is_asked_about(tmp_path: Pa
     assert "'run Q (Held out" in (text := refused(sheets(tmp_path, scores=mixed)))
     assert "--range 0 100" in text
     assert "multiply the one" in refused(tmp_path, score_range=(0.0, 100.0))
+
+
+@pytest.mark.parametrize("title", TITLES)
+def test_a_title_says_percent_of_its_scores_in_many_ways(tmp_path: Path, title: str) -> None:
+    assert drawn(load(sheets(tmp_path, scores=[f'"{title}",,,', ",,,", *PLAIN]))) == RUNS
 
 
 @pytest.mark.parametrize("title", [

@@ -148,14 +148,32 @@ def configuration_in_table(
     """
     there = [above for above in path.parents if within in (above, *above.parents)]
     for folder in dict.fromkeys((*path.parents[:2], *there)):
+        found = list[tuple[str, dict[str, object]]]()
         for name, rows in tables_of(folder).items():
             if folder / name == path:
                 continue
             row = next((rows[one] for one in (run, HISTORY.sub("", run)) if one in rows), None)
             own = folder == path.parent or (folder in there and is_telling(run))
             if row is not None and (own or _names_all(rows, path)):
-                return name, row
+                found.append((name, row))
+        if found:
+            _refuse_two(folder, run, found)
+            return found[0]
     return None
+
+
+def _refuse_two(folder: Path, run: str, found: Sequence[tuple[str, Mapping[str, object]]]) -> None:
+    """Tables must say one thing of a run: an older one may lie beside that which holds."""
+    name, first = found[0]
+    for other, row in found[1:]:
+        for field in ("problems_per_batch", "rollouts_per_problem", "seed"):
+            its, own = (getattr(configuration(dict(one)), field) for one in (row, first))
+            if None not in (its, own) and its != own:
+                raise InputError(
+                    f"{folder}: tables must say one thing of a run, but of {run!r} {name} says "
+                    f"{field}={own} and {other} {field}={its}; move the one away that does not "
+                    "hold."
+                )
 
 
 def column_in_table(

@@ -183,6 +183,7 @@ def with_values(code: Sequence[str]) -> list[str]:
     trees = [*map(_tree, code)]
     bound = [((at, *place), name, number) for at, tree in enumerate(trees)
              for place, name, number in (_bound(tree) if tree.body else _by_lines(code[at]))]
+    keywords = {one.arg for tree in trees for one in ast.walk(tree) if isinstance(one, ast.keyword)}
     out = list[str]()
     for at, (tree, text) in enumerate(zip(trees, code, strict=True)):
         lines, below = text.encode().split(b"\n"), list[str]()
@@ -200,6 +201,7 @@ def with_values(code: Sequence[str]) -> list[str]:
                     line[: value.col_offset] + number.encode() + line[value.end_col_offset :]
                 )
         below += [f"_({key} = {of})" for key, of in _set_in_place(tree)]
+        below += [f"_({key} = {of})" for key, of in _in_dictionaries(tree) if key in keywords]
         out.append("\n".join((b"\n".join(lines).decode(), *below)))
     return out
 
@@ -247,6 +249,8 @@ def _stored(tree: ast.AST, *, deep: bool) -> Iterator[str]:
         yield tree.id
     elif isinstance(tree, ast.arg):
         yield tree.arg
+    elif isinstance(tree, ast.alias):
+        yield tree.asname or tree.name
     for one in ast.iter_child_nodes(tree):
         if deep or not isinstance(tree, _OF_OWN):
             yield from _stored(one, deep=deep)
@@ -270,6 +274,15 @@ def _taken(
         yield tree.arg, tree.value, in_function
     for one in ast.iter_child_nodes(tree):
         yield from _taken(one, own, in_function)
+
+
+def _in_dictionaries(tree: ast.Module) -> Iterator[tuple[str, str]]:
+    """Names and numbers of `{"num_generations": 8}`, which may go over those of a call."""
+    for one in (one for one in ast.walk(tree) if isinstance(one, ast.Dict)):
+        for key, value in zip(one.keys, one.values, strict=True):
+            number = _number(value)
+            if isinstance(key, ast.Constant) and isinstance(key.value, str) and number is not None:
+                yield key.value, number
 
 
 def _set_in_place(tree: ast.Module) -> Iterator[tuple[str, str]]:

@@ -358,13 +358,14 @@ def test_two_sheets_that_say_another_thing_of_a_run_are_asked_about(tmp_path: Pa
     source = sheets(tmp_path)
     write(source / "old.csv", "\n".join(SETUP).replace("P,4,24,1", "P,16,6,1") + "\n")
     text = refused(source)
-    assert "of 'P' old.csv says problems_per_batch=6 and setup.csv problems_per_batch=24" in text
+    assert "one problems_per_batch of a run, but 'P' has 6 in old.csv and 24 in setup.csv" in text
     (source / "old.csv").unlink()
     write(source / "again.csv", "\n".join(SETUP[:3]) + "\n")
     assert drawn(load(source)) == RUNS
 
 
-TITLES = ["Held out; accuracy %", "pass@1 (%)", "% correct, greedy", "Success rate [%], 500 problems"]
+TITLES = ["Held out; accuracy %", "pass@1 (%)", "% correct, greedy",
+          "Success rate [%], 500 problems"]
 TITLE = '"Held out, greedy, accuracy in %",,,'
 HUNDREDS = ["step,run P,run Q,run R", "0,30,31%,32", "10,40,42%,44", "20,50,52%,"]
 

@@ -285,7 +285,7 @@ def test_steps_that_go_back_are_of_no_one_run(
     assert "every row must say whose it is" in text
 
 
-@pytest.mark.parametrize("before", ["format ok", "errors", "truncated"])
+@pytest.mark.parametrize("before", ["format ok", "errors", "truncated", "pass@8"])
 def test_a_number_alone_goes_by_the_words_before_it(tmp_path: Path, before: str) -> None:
     cells = [(config(4) + TRAIN, [one.replace("] ", f"] {before} ") for one in solved(4)])]
     path = notebook(tmp_path / "nb.ipynb", cells)

@@ -79,9 +79,11 @@ _SOLVED = re.compile(
 )
 _ALONE = "solved"  # the key of a number that has none, and counts what it is of
 _BESIDE = re.compile(  # words beside it that say nothing of what it is
-    "at|after|on|of|the|for|set|global|training|train|greedy|held|out|info|result|results|problems",
+    "at|after|on|of|the|for|set|global|training|train|greedy|held|out|result|results|problems",
     re.I,
 )
+_NAMING = re.compile(r"[A-Za-z][\w@-]*")
+_LOGGER = re.compile(r"\b(?:INFO|DEBUG|WARNING)\b(?::[\w.]+)?")
 _RESPONSES = re.compile("samples|responses|rollouts|completions|generations|answers|trials", re.I)
 # of a line that holds no row, or before one
 _STEP = re.compile(
@@ -231,7 +233,7 @@ def _told(path: Path, settings: Settings) -> tuple[list[_Row], Settings, str]:
         word = next((one for one in words if one.lower() in SPLITS), "")
         found = _NUMBER.findall(f"{match['before']} | {match['rest']}")
         if not found and word and (bare := _bare(match["rest"])):
-            found = [(_name_of(words), bare)]
+            found = [(_name_of(match["before"]), bare)]
             progress.add(_SHARE.findall(match["rest"])[0][0] == match["step"])
         if not found:
             continue
@@ -271,14 +273,13 @@ def _bare(text: str) -> str:
     return numbers[0] if len(numbers) == 1 and not re.search("[a-z]", rest, re.I) else ""
 
 
-def _name_of(words: Sequence[str]) -> str:
-    """What words before a step call a number that has no other name.
+def _name_of(before: str) -> str:
+    """What stands before a step calls a number that has no other name.
 
-    >>> _name_of(["val", "at"]), _name_of(["held-out", "accuracy", "after"])
-    ('solved', 'accuracy')
-    >>> _name_of(["eval", "format", "ok"])
-    'format_ok'
+    >>> _name_of("INFO:my.logger:[val] at "), _name_of("[eval] format ok "), _name_of("val pass@8 ")
+    ('solved', 'format_ok', 'pass@8')
     """
+    words = _NAMING.findall(_LOGGER.sub("", before))
     return "_".join(one for one in words if not _BESIDE.fullmatch(one)
                     and one.lower() not in SPLITS) or _ALONE  # fmt: skip
 

@@ -68,6 +68,15 @@ def test_the_configuration_of_a_model_in_a_checkpoint_hides_no_other(tmp_path: P
     assert [(run.problems_per_batch, run.rollouts_per_problem) for run in found] == [(6, 4), (6, 8)]
 
 
+def test_a_score_that_a_run_of_no_known_seed_shares_is_no_proof(tmp_path: Path) -> None:
+    source = nemo(tmp_path, {})
+    for there in (*source.glob("logs/*/config.json"), *source.glob("results/*/*/config.yaml")):
+        said = json.loads(there.read_text())
+        del said["grpo"]["seed"]
+        there.write_text(json.dumps(said))
+    assert len(read_log(source)) == 2 * len(N)
+
+
 # A trial of a few updates: by its plan, or asked about with a line that can be pasted.
 
 
@@ -117,6 +126,26 @@ def test_an_evaluation_stands_at_its_checkpoint(tmp_path: Path, form: str) -> No
     assert drawn(found) == {(32 // n, n, 9): [32 * s for s in (0, 10, 20, 31)] for n in N}
     assert found[0].score_K.tolist() == [score(s, 4) for s in (0, 10, 20, 31)]
     assert {(c.metric, c.problem_set) for c in found} == {("avg@4", "held")}
+
+
+@pytest.mark.parametrize("policy", [True, False])
+def test_the_weights_of_an_evaluation_are_those_of_its_policy(tmp_path: Path, policy: bool) -> None:
+    for n in N:
+        text = ""
+        for step in range(32):
+            at = max(0, step - 2) if policy else step
+            text += (f"09:00:00 SUCCESS Evaluated held (Step {step}) | "
+                     + f"Policy v{at} | " * policy + f"  1m 2s | Reward {score(at, n):.4f} | "
+                     "Turns 1.0 | Error 0.0% | Truncation 1.0%\n") * (step % 10 == 0)  # fmt: skip
+            text += f"09:00:01 SUCCESS Step {step} |   4.1s | Reward 0.3000 | Trainable 3/4 (75%)\n"
+        write(tmp_path / f"a{n}" / "logs" / "orchestrator.log", text)
+        write(tmp_path / "configs" / f"a{n}.toml", "[orchestrator]\nbatch_size = 32\n"
+              f"group_size = {n}\nseed = 9\n")  # fmt: skip
+    steps = (0, 8, 18, 28) if policy else (0, 10, 20, 30)
+    found = load(tmp_path)
+    assert drawn(found) == {(32 // n, n, 9): [32 * s for s in steps] for n in N}
+    assert found[0].score_K.tolist() == pytest.approx([score(s, 4) for s in steps], abs=1e-4)
+    assert {(c.metric, c.problem_set) for c in found} == {("avg", "held")}
 
 
 # A notebook of several trainings, one after the other.
@@ -182,6 +211,93 @@ def test_trainings_that_nothing_tells_apart_are_not_read(tmp_path: Path) -> None
     assert "every row must say whose it is" in refused(notebook(tmp_path / "nb.ipynb", cells))
 
 
+def config(n: object, more: str = "") -> str:
+    return (f"a = GRPOConfig(num_generations = {n}, seed = 5, {more}\n"
+            "  per_device_train_batch_size = 16, gradient_accumulation_steps = 6)\n")  # fmt: skip
+
+
+TRAIN = "T(a).train()"
+
+
+@pytest.mark.parametrize("cells", [
+    ["n = 2", "for n in (4, 8):\n  " + config("n").replace("\n", "\n  ") + TRAIN],  # stopped
+    ["G = 4\nG = G * 2", config("G") + TRAIN],
+    ["G = 4\nif large:\n  G = 8", config("G") + TRAIN],
+    ["G = 4", "%%time\nG = int(x)", config("G") + TRAIN],
+    [config(4) + "a.num_generations = 8\n" + TRAIN],
+    [config(4), config("2 * G") + TRAIN],
+    ["G = 4", "from conf import G", config("G") + TRAIN],
+    [config(4).replace("GRPOConfig", "dict"), "a.update({'num_generations': 8})\n" + TRAIN],
+    ["G = 4", "def f():\n  " + config("G").replace("\n", "\n  ") + TRAIN, "G = 8", "f()"],
+])  # fmt: skip
+def test_what_a_variable_of_a_notebook_may_be_is_asked(tmp_path: Path, cells: list[str]) -> None:
+    printed = [(code, list[str]()) for code in cells[:-1]] + [(cells[-1], solved(8))]
+    assert "`rollouts_per_problem` must be known" in refused(
+        notebook(tmp_path / "nb.ipynb", printed), sets=["processes=1"])  # fmt: skip
+
+
+@pytest.mark.parametrize("cells", [
+    [("G, S = 8, 5", []), ("def f():\n  " + config("G").replace("\n", "\n  ") + TRAIN, []),
+     ("f()", solved(8)), ("G = 4", [])],
+    [(config(8) + TRAIN, solved(8)), (config(4) + TRAIN, [*banner(4), "KeyboardInterrupt"])],
+])  # fmt: skip
+def test_what_stands_below_a_training_says_nothing_of_it(
+    tmp_path: Path, cells: list[tuple[str, list[str]]]
+) -> None:
+    found = load(notebook(tmp_path / "nb.ipynb", cells), sets=["processes=1"])
+    assert drawn(found) == {(12, 8, 5): [96 * s for s in AT]}
+
+
+@pytest.mark.parametrize(("runs", "asked"), [
+    ((1, 2, None), False), ((7, 2, 9), True), ((1, 3, 2), True), ((None, None, None), False),
+])  # fmt: skip
+def test_cells_count_in_the_order_in_which_they_were_run(
+    tmp_path: Path, runs: tuple[int | None, ...], asked: bool
+) -> None:
+    cells = [("G = 4", []), (config("G") + TRAIN, solved(4)), ("G = 8", [])]
+    path = notebook(tmp_path / "nb.ipynb", cells)
+    said = json.loads(path.read_text())
+    for cell, run in zip(said["cells"], runs, strict=True):
+        cell["execution_count"] = run
+    path.write_text(json.dumps(said))
+    if asked:
+        assert "`rollouts_per_problem` must be known" in refused(path, sets=["processes=1"])
+    else:
+        assert drawn(load(path, sets=["processes=1"])) == {(24, 4, 5): [96 * s for s in AT]}
+
+
+def test_a_configuration_says_nothing_of_the_next_one(tmp_path: Path) -> None:
+    cells = [(config(4) + TRAIN, solved(4)), ("a = GRPOConfig(num_generations = 8)\n" + TRAIN,
+                                              solved(8))]  # fmt: skip
+    assert "`problems_per_batch` must be known, but 'nb 2'" in refused(
+        notebook(tmp_path / "nb.ipynb", cells), sets=["processes=1"])  # fmt: skip
+
+
+@pytest.mark.parametrize("calls", [
+    [("go(4)", solved(4, steps=(0, 20))), ("go(4)", solved(4)), ("go(8)", solved(8))],  # again
+    [("go(4)", solved(4, steps=(20, 40))), ("go(8)", solved(8, steps=(25, 50, 75)))],
+])  # fmt: skip
+def test_steps_that_go_back_are_of_no_one_run(
+    tmp_path: Path, calls: list[tuple[str, list[str]]]
+) -> None:
+    cells = [(DEFINED.format(b=16), list[str]()), *calls]
+    text = refused(notebook(tmp_path / "nb.ipynb", cells), sets=["processes=1"])
+    assert "every row must say whose it is" in text
+
+
+@pytest.mark.parametrize("before", ["format ok", "errors", "truncated", "pass@8"])
+def test_a_number_alone_goes_by_the_words_before_it(tmp_path: Path, before: str) -> None:
+    cells = [(config(4) + TRAIN, [one.replace("] ", f"] {before} ") for one in solved(4)])]
+    path = notebook(tmp_path / "nb.ipynb", cells)
+    assert f"keys that were not read: {before.replace(' ', '_')})" in refused(path)
+
+
+def test_a_count_of_steps_is_no_score(tmp_path: Path) -> None:
+    lines = [f"eval step {s}: {s / 5:.1f}% ({s}/500)" for s in AT]
+    path = notebook(tmp_path / "nb.ipynb", [(config(4) + TRAIN, lines)])
+    assert "a notebook must print a step and a score" in refused(path)
+
+
 @pytest.mark.parametrize("form", ["{p:.1f}% ({k}/500)", "{v:.3f} = {k}/500 correct"])
 def test_a_number_alone_that_its_line_counts_is_the_score(tmp_path: Path, form: str) -> None:
     cells = [(DEFINED.format(b=16), list[str]()), ("go(4)", solved(4, form))]
@@ -238,6 +354,18 @@ def test_a_table_that_may_hold_scores_is_asked_about(tmp_path: Path, cost: list[
     assert "cost.csv: a table must have the columns" in refused(sheets(tmp_path, cost=cost))
 
 
+def test_two_sheets_that_say_another_thing_of_a_run_are_asked_about(tmp_path: Path) -> None:
+    source = sheets(tmp_path)
+    write(source / "old.csv", "\n".join(SETUP).replace("P,4,24,1", "P,16,6,1") + "\n")
+    text = refused(source)
+    assert "one problems_per_batch of a run, but 'P' has 6 in old.csv and 24 in setup.csv" in text
+    (source / "old.csv").unlink()
+    write(source / "again.csv", "\n".join(SETUP[:3]) + "\n")
+    assert drawn(load(source)) == RUNS
+
+
+TITLES = ["Held out; accuracy %", "pass@1 (%)", "% correct, greedy",
+          "Success rate [%], 500 problems"]
 TITLE = '"Held out, greedy, accuracy in %",,,'
 HUNDREDS = ["step,run P,run Q,run R", "0,30,31%,32", "10,40,42%,44", "20,50,52%,"]
 
@@ -258,3 +386,36 @@ def test_a_column_of_shares_below_a_title_of_percent_is_asked_about(tmp_path: Pa
     assert "'run Q (Held out" in (text := refused(sheets(tmp_path, scores=mixed)))
     assert "--range 0 100" in text
     assert "multiply the one" in refused(tmp_path, score_range=(0.0, 100.0))
+
+
+@pytest.mark.parametrize("title", TITLES)
+def test_a_title_says_percent_of_its_scores_in_many_ways(tmp_path: Path, title: str) -> None:
+    assert drawn(load(sheets(tmp_path, scores=[f'"{title}",,,', ",,,", *PLAIN]))) == RUNS
+
+
+@pytest.mark.parametrize("title", [
+    "Percent of the baseline's accuracy", "Accuracy, warmup over 10% of steps", "KL (%)",
+    "Share of failures in %", "pass@1, 95% intervals",
+])  # fmt: skip
+def test_a_title_that_says_percent_of_others_is_asked_about(tmp_path: Path, title: str) -> None:
+    assert "--range LOW HIGH" in refused(sheets(tmp_path, scores=[f'"{title}",,,', ",,,", *PLAIN]))
+
+
+PLAIN = [row.replace("31%", "31").replace("42%", "42").replace("52%", "52") for row in HUNDREDS]
+
+
+@pytest.mark.parametrize(("name", "asked"), [
+    ("prompts / batch (mini-batch)", True), ("prompts / batch (per worker)", True),
+    ("prompts / batch (all GPUs)", False),
+])  # fmt: skip
+def test_brackets_that_say_another_batch_are_asked_about(
+    tmp_path: Path, name: str, asked: bool
+) -> None:
+    source = sheets(tmp_path)
+    setup = source / "setup.csv"
+    said = setup.read_text().replace("prompts / batch (train_dataset.batch_size)", name)
+    write(setup, said.replace("n (gconfig.n_samples)", "rollouts per problem"))
+    if asked:
+        assert "problems_per_batch is missing" in refused(source)
+    else:
+        assert drawn(load(source)) == RUNS

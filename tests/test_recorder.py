@@ -170,6 +170,37 @@ def test_a_count_that_begins_again_at_a_resume_is_left_out(
     assert series_of(run_of(third.path)).rollouts_K.tolist()[-1] == 11_000
 
 
+def test_rollouts_between_two_counts_lie_between_them(tmp_path: Path) -> None:
+    rec = recorder(tmp_path / "a")  # batches of 32, of which a filter kept fewer
+    for step, rollouts in ((10, 200), (19, None), (20, 400), (21, None)):
+        rec.log(step, score=0.3, rollouts=rollouts)
+    assert series_of(run_of(rec.path)).rollouts_K.tolist() == [200, 380, 400, 432]
+
+
+def test_rollouts_that_a_resume_drew_again_count_once(tmp_path: Path) -> None:
+    rec = recorder(tmp_path / "a")
+    for step, rollouts in ((80, 4000), (100, 9000)):
+        rec.log(step, score=0.3, rollouts=rollouts)
+    rec.close()
+    again = recorder(tmp_path / "a")  # from 80 on
+    for step, rollouts in ((90, 4400), (110, 5500)):
+        again.log(step, score=0.4, rollouts=rollouts)
+    assert series_of(run_of(again.path)).rollouts_K.tolist() == [4000, 4400, 4950, 5500]
+
+
+def test_rollouts_of_each_step_alone_are_left_out(tmp_path: Path) -> None:
+    rec = recorder(tmp_path / "a")
+    for step in (0, 10, 20):
+        rec.log(step, score=0.3, rollouts=32)
+    run = run_of(rec.path)
+    assert series_of(run).rollouts_K.tolist() == [0, 320, 640]
+    assert any("are 32 at step 0 and 32 at step 10: all are left out" in one for one in run.notes)
+    other = recorder(tmp_path / "b")  # four updates of one batch
+    for step in range(1, 9):
+        other.log(step, score=0.3, rollouts=32 * ((step + 3) // 4))
+    assert series_of(run_of(other.path)).rollouts_K.tolist() == [32] * 4 + [64] * 4
+
+
 def test_a_newer_recorder_of_the_process_goes_on(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

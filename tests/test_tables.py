@@ -138,7 +138,7 @@ def test_rollouts_that_begin_again_within_a_run_are_refused(tmp_path: Path) -> N
     again = [f"16,4,a,{step},{64 * (step - 30) + 10},0.{step}" for step in (40, 50, 200)]
     path = write(tmp_path / "a.csv", "\n".join([head, *rows, *again]))
     message = (r"`rollouts` must not fall while steps rise, but run a has 1,280 at step 20 and 650 "
-               r"at step 40; count them over the whole run")  # fmt: skip
+               r"at step 40; count both over the whole run, also after a resume")  # fmt: skip
     with pytest.raises(InputError, match=message):
         load_tidy(path)
     (whole,) = load_tidy(write(tmp_path / "b.csv", "\n".join([head, *rows])))

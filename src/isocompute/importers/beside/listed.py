@@ -15,13 +15,14 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 
 from isocompute.errors import InputError
 from isocompute.importers.beside.elsewhere import is_telling
 from isocompute.importers.values.headers import SEPARATORS, head_of, rows_of, separator_of
+from isocompute.importers.values.imported import UnclearError
 from isocompute.importers.values.reading import (
     MAX_LINE_BYTES,
     encoding_of,
@@ -38,6 +39,7 @@ from isocompute.importers.words.plain_words import explained
 
 NAMING = ("name", "run", "run_name", "experiment", "sys/id", "sys/name", "run_id", "run id", "id",
           "display_name", "displayname", "experiment_key", "uuid", "run_uuid")  # fmt: skip
+_OURS = ("problems_per_batch", "rollouts_per_problem", "seed")
 _LOOKED_AT = 1 << 16  # bytes; of a list of rows the first row
 HISTORY = re.compile(r"[-_. ]history$")  # what scripts add to the name of a run
 _RUN = re.compile(r"^(?:run|experiment|exp)[ _-]+(?=\S)", re.I)  # before it
@@ -137,7 +139,7 @@ def _names(one: Mapping[str, object]) -> dict[str, str]:
 
 
 def configuration_in_table(
-    path: Path, run: str, within: Path | None = None
+    path: Path, run: str, within: Path | None = None, known: Collection[str] = ()
 ) -> tuple[str, dict[str, object]] | None:
     """The name of the table of runs beside or above a log, and its row of a run; None without one.
 
@@ -145,17 +147,41 @@ def configuration_in_table(
         path: of the log.
         run: its name, as W&B has it.
         within: the folder that was given: up to it a table may lie.
+        known: what of B_p, n and seed no table is asked for.
+
+    Raises:
+        UnclearError: two tables of a folder say another B_p, n or seed of the run.
     """
     there = [above for above in path.parents if within in (above, *above.parents)]
     for folder in dict.fromkeys((*path.parents[:2], *there)):
+        found = list[tuple[str, dict[str, object]]]()
         for name, rows in tables_of(folder).items():
             if folder / name == path:
                 continue
             row = next((rows[one] for one in (run, HISTORY.sub("", run)) if one in rows), None)
             own = folder == path.parent or (folder in there and is_telling(run))
             if row is not None and (own or _names_all(rows, path)):
-                return name, row
+                found.append((name, row))
+        if found:
+            _refuse_two(path, run, found, known)
+            return found[0]
     return None
+
+
+def _refuse_two(
+    path: Path, run: str, found: Sequence[tuple[str, dict[str, object]]], known: Collection[str]
+) -> None:
+    """Tables must say one thing of a run: an older one may lie beside that which holds."""
+    name, first = found[0]
+    own = configuration(first)
+    for other, row in found[1:]:
+        its = configuration(row)
+        for field in (one for one in _OURS if one not in known):
+            if None not in (a := getattr(own, field), b := getattr(its, field)) and a != b:
+                raise UnclearError(
+                    f"{path}: tables beside it must say one {field} of a run, but {run!r} has {a} "
+                    f"in {name} and {b} in {other}; move away the one that is not of these runs."
+                )
 
 
 def column_in_table(

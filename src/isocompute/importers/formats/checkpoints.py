@@ -51,6 +51,7 @@ _GENERAL = re.compile(
 
 
 _PIECES = 2  # files of like names
+_BY_CHANCE = 3  # scores: fewer agree with those of another run now and then
 _PRINTED = 1e-4  # scores of one evaluation lie so close, printed or not: half of it is the rounding
 _PIECE = re.compile(rf"{STEP.pattern}(?:[-_. ](?P<of>.+))?", re.I)
 _EPOCH = re.compile(r"(?P<run>(?:.*?[^a-z0-9])??)epoch[-_]?(?P<step>[0-9]{1,6})"
@@ -344,6 +345,8 @@ def _is_of(run: ImportedRun, one: ImportedRun) -> bool:
     own, its = ({(s.metric.label, s.problem_set) for s in each.series if s.split == "validation"}
                 for each in (one, run))  # fmt: skip
     settings = [getattr(one, name) for name in _OF_RUNS]
+    if one.seed is None and sum(s.step_K.size for s in one.series) < _BY_CHANCE:
+        return False  # of another seed, it may be: few problems have few scores
     return None not in settings[:2] and own <= its and _holds(run, one) and (
         settings == [getattr(run, name) for name in _OF_RUNS]
     )

@@ -8,7 +8,9 @@ OpenRLHF 0.9.0 to 0.11.0 (3c3be623), trainer/ppo_trainer.py, fit and evaluate (`
 11), here with the keys of its trackers (utils/logging_utils.py); SkyRL (a956457),
 skyrl/train/utils/tracking.py, ConsoleLogger (`Step 10: `, then `{...}` over several lines);
 prime-rl v0.4.0, eval/utils.py (`Evaluated MODEL on SET in 9.1s (Avg@2=0.4, ...`, printed alone) and
-orchestrator/orchestrator.py (`Running evals for checkpoint step 10`: its weights after 10 updates).
+orchestrator/orchestrator.py (`Running evals for checkpoint step 10`: its weights after 10 updates);
+v0.6.0 to 559b4477, there (`Evaluated SET (Step 20) | Policy v18 | 9s | Reward 0.4 |`: batches were
+drawn up to step 20, the weights are those after 18 updates) and evals/evals.py (without a policy).
 """
 
 from __future__ import annotations
@@ -66,6 +68,10 @@ _KEYS = {
 
 _EVALUATED = re.compile(  # v0.4.0 names the model, too
     r"Evaluated (?:\S{1,300} on )?(\S{1,100}) in [0-9.]+s \(Avg@([0-9]{1,6})=([0-9.]{1,20})[,)]"
+)
+_REWARDED = re.compile(
+    r"Evaluated (\S{1,100}) \(Step ([0-9]{1,9})\) \| (?:Policy v([0-9]{1,9}) \| )?.{1,40}?"
+    r"\| Reward (-?[0-9.]{1,20}) \|"
 )
 _CHECKPOINT = re.compile(
     r"\b[Ee]val\w*(?: subprocess)?(?: started)? for (?:checkpoint step |interval step [0-9]{1,9} "
@@ -226,6 +232,9 @@ class Blocks:
             if self._checkpoint is not None:
                 return [Block(_PRIME, self._checkpoint, key, match[3])]
             self._held.append((key, match[3]))
+        elif "Evaluated " in text and (match := _REWARDED.search(text)):
+            key = f"eval/{match[1]}/reward/mean"
+            return [Block(_PRIME, match[3] or match[2], key, match[4])]
         elif " | Reward: " in text and (match := _DONE.search(text)):
             step, self._checkpoint = int(match[1]), None
             self._first = step if self._first is None else self._first

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -46,8 +47,10 @@ class _Reading:
     recorded: dict[_Place, int] = field(default_factory=dict)  # in which start of the run
     tokens: dict[int, float] = field(default_factory=dict)
     rollouts: dict[int, float] = field(default_factory=dict)
+    uncounted: str = ""
     refused: list[str] = field(default_factory=list)
     again: int = 0
+    goes_on: bool = False  # a start has recorded a step
 
 
 def read_recording(path: Path, settings: Settings) -> list[ImportedRun]:
@@ -84,6 +87,7 @@ def _begin(found: _Reading, row: Mapping[str, Any], path: Path) -> None:
         whole(row.get(k)) for k in ("problems_per_batch", "rollouts_per_problem")
     ):
         found.header = row
+    found.goes_on = False
 
 
 def _take(found: _Reading, row: Mapping[str, Any]) -> None:
@@ -92,6 +96,9 @@ def _take(found: _Reading, row: Mapping[str, Any]) -> None:
     if step is None or "refused" in row:
         found.refused.append(clean_text(row.get("refused", "a step must be a whole number"), 150))
         return
+    if not found.goes_on:  # what a resume does again may have drawn more or less
+        found.rollouts = {at: count for at, count in found.rollouts.items() if at < step}
+        found.goes_on = True
     for name in ("tokens", "rollouts"):
         if (value := number(row.get(name))) is not None:
             getattr(found, name)[step] = value
@@ -141,6 +148,7 @@ def _range(header: Mapping[str, Any]) -> tuple[float, float]:
 
 def _run(found: _Reading, path: Path, settings: Settings, errors: Errors) -> ImportedRun:
     header = found.header
+    found.uncounted = _without_counts(found)
     b_p, n = (whole(header[k]) or 0 for k in ("problems_per_batch", "rollouts_per_problem"))
     series: dict[tuple[Metric, str, str], dict[int, float]] = {}
     for (step, problem_set, split), scores in sorted(found.scores.items()):
@@ -173,21 +181,36 @@ def _run(found: _Reading, path: Path, settings: Settings, errors: Errors) -> Imp
     )  # fmt: skip
 
 
+def _without_counts(found: _Reading) -> str:
+    """Leave out rollouts that do not count from the run's begin; a line where it is so."""
+    counted = sorted(found.rollouts.items())
+    never = len(counted) > 1 and counted[0][1] == counted[-1][1] > 0
+    for (step, count), (then, fewer) in pairwise(counted):
+        if fewer < count or never:
+            found.rollouts = {}
+            return (f"rollouts must count from the run's begin, but are {count:,.0f} at step "
+                    f"{step} and {fewer:,.0f} at step {then}: all are left out, and whole batches "
+                    "count")  # fmt: skip
+    return ""
+
+
 def _rollouts_at(
     step_K: Sequence[int], counted: Mapping[int, float], batch: int
 ) -> NDArray[np.float64]:
-    """Cumulative rollouts: those recorded at a step or before it, and whole batches since."""
+    """Cumulative rollouts: even between those recorded, and whole batches since the last."""
     known = sorted({0: 0.0, **counted}.items())
     at = np.array([step for step, _ in known], np.int64)
-    last_K = np.searchsorted(at, step_K, side="right") - 1
     count = np.array([count for _, count in known], np.float64)
-    out: NDArray[np.float64] = count[last_K] + (np.array(step_K, np.int64) - at[last_K]) * batch
+    since_K = np.maximum(np.array(step_K, np.int64) - at[-1], 0)
+    out: NDArray[np.float64] = np.interp(step_K, at, count).round() + since_K * batch
     return out
 
 
 def _notes(found: _Reading, errors: Errors) -> Iterator[str]:
     if found.again:
         yield f"{found.again} scores of steps done again after a resume: the later ones hold"
+    if found.uncounted:
+        yield found.uncounted
     if found.refused:
         yield (f"{len(found.refused)} records were refused as the run was trained and are left "
                f"out; the first: {found.refused[0]}")  # fmt: skip

@@ -78,6 +78,12 @@ _SOLVED = re.compile(
     r"(?:[_.-](?:rate|frac|fraction|share))?", re.I,
 )
 _ALONE = "solved"  # the key of a number that has none, and counts what it is of
+_BESIDE = re.compile(  # words beside it that say nothing of what it is
+    "at|after|on|of|the|for|set|global|training|train|greedy|held|out|result|results|problems",
+    re.I,
+)
+_NAMING = re.compile(r"[A-Za-z][\w@-]*")
+_LOGGER = re.compile(r"\b(?:INFO|DEBUG|WARNING)\b(?::[\w.]+)?")
 _RESPONSES = re.compile("samples|responses|rollouts|completions|generations|answers|trials", re.I)
 # of a line that holds no row, or before one
 _STEP = re.compile(
@@ -161,15 +167,15 @@ def _runs(
 
 
 def _goes_back(rows: Sequence[_Row]) -> bool:
-    """Whether rows of one kind go back to a step that they had: of two jobs, as it seems."""
-    seen = set[str]()
+    """Whether rows of one kind go back to a step before their last, or to it: of two jobs, then."""
+    last = dict[str, int]()
     for one in rows:
-        key = next((key for key in STEPS if key in one.row), None)
-        if key is not None:
-            kind = repr((one.row[key], one.row.get("event"), *one.row))
-            if kind in seen:
-                return True
-            seen.add(kind)
+        step = next((v for key in STEPS if (v := whole(one.row.get(key))) is not None), None)
+        kind = repr((one.row.get("event"), *one.row))
+        if step is not None and step <= last.get(kind, -1):
+            return True
+        if step is not None:
+            last[kind] = step
     return False
 
 
@@ -218,7 +224,7 @@ def _told(path: Path, settings: Settings) -> tuple[list[_Row], Settings, str]:
 
     Also the settings, and a line, where those print the successes of one number beside it.
     """
-    rows, held_out, shares = list[_Row](), 0, set[tuple[str, str]]()
+    rows, held_out, shares, progress = list[_Row](), 0, set[tuple[str, str]](), set[bool]()
     for number, text in _lines(path):
         match = _TOLD.match(text)
         if match is None:
@@ -227,7 +233,8 @@ def _told(path: Path, settings: Settings) -> tuple[list[_Row], Settings, str]:
         word = next((one for one in words if one.lower() in SPLITS), "")
         found = _NUMBER.findall(f"{match['before']} | {match['rest']}")
         if not found and word and (bare := _bare(match["rest"])):
-            found = [(_ALONE, bare)]
+            found = [(_name_of(match["before"]), bare)]
+            progress.add(_SHARE.findall(match["rest"])[0][0] == match["step"])
         if not found:
             continue
         found = [(key, f"{float(said[:-1]) / 100:.10g}" if said[-1] == "%" else said)
@@ -239,7 +246,9 @@ def _told(path: Path, settings: Settings) -> tuple[list[_Row], Settings, str]:
             key in settings.columns or SPLIT_IN_KEY.search(key) for key, _ in found
         )
         shares |= _counted(text, found) if own else set()
-    kept = rows if held_out >= _LEAST else []
+    counts_steps = progress == {True} and all(
+        {*one.row} <= {"step", "event", _ALONE} for one in rows)
+    kept = rows if held_out >= _LEAST and not counts_steps else []  # (40/500) at step 40
     (key, problems), *others = shares or {("", "")}
     if others or not key or settings.columns or column_of(key):
         return kept, settings, ""
@@ -262,6 +271,17 @@ def _bare(text: str) -> str:
     rest = _SHARE.sub(" ", text)
     numbers = re.findall(r"[0-9]*\.?[0-9]+%?", rest)
     return numbers[0] if len(numbers) == 1 and not re.search("[a-z]", rest, re.I) else ""
+
+
+def _name_of(before: str) -> str:
+    """What stands before a step calls a number that has no other name.
+
+    >>> _name_of("INFO:my.logger:[val] at "), _name_of("[eval] format ok "), _name_of("val pass@8 ")
+    ('solved', 'format_ok', 'pass@8')
+    """
+    words = _NAMING.findall(_LOGGER.sub("", before))
+    return "_".join(one for one in words if not _BESIDE.fullmatch(one)
+                    and one.lower() not in SPLITS) or _ALONE  # fmt: skip
 
 
 def _counted(text: str, found: Sequence[tuple[str, str]]) -> set[tuple[str, str]]:

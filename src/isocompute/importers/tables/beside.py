@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from isocompute.errors import InputError
 from isocompute.importers.beside.beside import configuration_beside
-from isocompute.importers.beside.listed import configuration_in_table, tables_of
+from isocompute.importers.beside.listed import configuration_in_table
 from isocompute.importers.tables.columns import DRAWN, SETTINGS, plain_name
 from isocompute.importers.tables.table import FloatArray
 from isocompute.importers.tables.wide import Texts
@@ -175,17 +175,9 @@ def from_table_beside(
     if "run" not in texts or not path.is_file() or set(SETTINGS) <= set(numbers):
         return
     codes, names = texts["run"]
-    rows = [row for name in names if (row := configuration_in_table(path, name)) is not None]
+    rows = [row for name in names if (
+        row := configuration_in_table(path, name, known=numbers)) is not None]  # fmt: skip
     said = [configuration(row) for _, row in rows]
-    for one, own in zip(names, said, strict=False) if len(said) == len(names) else ():
-        for other, about in tables_of(path.parent).items():
-            there = configuration(about[one]) if other != path.name and one in about else own
-            for name in (name for name in SETTINGS if name not in numbers):
-                if None not in (a := getattr(own, name), b := getattr(there, name)) and a != b:
-                    raise UnclearError(
-                        f"{path}: tables beside it must say one {name} of a run, but {one!r} has "
-                        f"{a} and, in {other}, {b}; move away the one that is not of these runs."
-                    )
     for name in SETTINGS if len(said) == len(names) else ():
         values = [getattr(one, name) for one in said]
         if name not in numbers and None not in values:

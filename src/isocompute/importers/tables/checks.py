@@ -103,8 +103,9 @@ def check_configurations(curves: list[Curve], path: Path) -> None:
             raise InputError(
                 f"{path}: `rollouts` must not fall while steps rise, but run {c.run} has "
                 f"{c.rollouts_K[k + 1]:,.0f} at step {steps_K[k + 1]:g} and "
-                f"{c.rollouts_K[k]:,.0f} at step {steps_K[k]:g}; count them over the whole run, "
-                "also after a resume, or drop the column if steps say them."
+                f"{c.rollouts_K[k]:,.0f} at step {steps_K[k]:g}; count both over the whole run, "
+                "also after a resume or in a further epoch, or drop `rollouts` if such steps say "
+                "them."
             )
     counted = [c for c in curves if c.tokens_K is not None and np.unique(c.tokens_K).size > 3]
     grows = [_tokens_per_rollout(c) for c in counted]

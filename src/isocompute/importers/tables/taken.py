@@ -41,7 +41,7 @@ from isocompute.importers.values.headers import head_of
 from isocompute.importers.words.called import LOG2, counts_problems
 from isocompute.importers.words.configuration import MODELS, configuration
 from isocompute.importers.words.plain_words import RESPONSES
-from isocompute.importers.words.scale import PERCENT, are_percent
+from isocompute.importers.words.scale import TITLED, are_percent
 from isocompute.importers.words.settings import Settings
 from isocompute.importers.words.vocabulary import MEASURED_AT
 from isocompute.store.arms import matches, no_match
@@ -124,7 +124,7 @@ def take_columns(t: Taken) -> None:
     t.recorded = recorded_columns(t.rows, t.path)
     title = head_of(t.path).title if t.path.is_file() and t.path.suffix != ".parquet" else ""
     columns = [name for name in ([one.column for one in t.scores] or ["score"]) if name in there]
-    if PERCENT.search(title) and any(are_percent(title, scores_of(
+    if TITLED.search(title) and any(are_percent(title, scores_of(
         t.rows, name, t.path, t.score_range), t.score_range) for name in columns):  # fmt: skip
         t.above = f" ({title})"
         t.say(f"{t.path}: scores beyond 1 are percent, as the line above its names says")

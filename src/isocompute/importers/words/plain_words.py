@@ -22,6 +22,10 @@ GROUPS = (*(
 ), "group_size")  # fmt: skip
 # sections whose samples are of an evaluation, and whose groups are of weights
 _KEY = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+")  # of a configuration
+_OF_ALL = re.compile(  # what brackets may say behind a name without changing what it counts
+    r"(?:(?:all|total|in|sum|over|global|effective|the|of|per|each|every|update|step|training|train|"
+    r"gpus?|devices?|ranks?|group|grpo|b_?p?|n|g|k|m)(?:\s+|$))+", re.I,
+)
 _NOT_OURS = re.compile(r"(?:^|[._])(?:eval|val|test|quant|lora|moe)", re.I)
 
 
@@ -62,7 +66,8 @@ def explained(name: str) -> str:
         return name
     if _KEY.fullmatch(found[2]):
         return found[2]
-    words = (_plain(re.sub(r"\s*/\s*", " / ", one.strip())) for one in (found[2], found[1]))
+    alone = found[1] if _OF_ALL.fullmatch(found[2]) else ""  # a batch (mini), a group (eval)
+    words = (_plain(re.sub(r"\s*/\s*", " / ", one.strip())) for one in (found[2], alone))
     return next((word for word in words if word in (*OWN, *GROUPS)), name)
 
 

@@ -21,6 +21,13 @@ from isocompute.importers.values.imported import ImportedRun, UnclearError
 PLAIN = (0.0, 1.0)
 MOST_ROLLOUTS = 1e15  # a float counts whole ones up to 9e15; no run draws a thousandth of it
 PERCENT = re.compile(r"%|(?<![a-z])(?:percent(?:age)?|pct|prozent)(?![a-z])", re.I)
+_SCORE = (r"\b(?:acc|accuracy|scores?|solved?|success|pass|correct|exact|genauigkeit|gel\w+st)"
+          r"(?![a-z])")  # fmt: skip
+# a title says it of its scores, not of what else has a percentage: accuracy in %, % correct
+TITLED = re.compile(
+    rf"(?:{_SCORE}[^;:]*)(?<![0-9])(?<![0-9] )(?:%|\b(?:percent|pct|prozent)\b)(?! ?of\b)|"
+    rf"(?<![0-9])(?<![0-9] )(?:%|\bpercent) {_SCORE}", re.I,
+)
 _ROOM = 1e-9  # of the range: 1.0000000001 is a sum of floats
 
 

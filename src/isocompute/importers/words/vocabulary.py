@@ -34,6 +34,7 @@ EVALUATED_SET = re.compile(r"eval[_/](.{1,300})_(?:runtime|loss)")
 _TRL_TRAIN = re.compile(r"(?:train/)?(?:reward|rewards/(?P<var>.{1,300})/mean)")
 # prime-rl, orchestrator: unbiased pass@k and pass^k (all k correct).
 _PRIME = re.compile(rf"eval/{_SET}(?:/(?P<var>[^/@^]+))?/(?P<kind>avg@|pass@|pass\^){_K}")
+_PRIME_PRINTED = re.compile(rf"eval/{_SET}/reward/mean")  # its console says no k
 # SkyRL 0.3, train/utils/trainer_utils.py: any of N samples right, N all there are.
 _SKYRL = re.compile(rf"eval/{_SET}/(?:(?P<avg>avg_score)|pass_at_{_K})")
 # OpenRLHF 0.11.0, trainer/ppo_trainer.py, compute_eval_metrics: pass1 is the mean over all
@@ -136,6 +137,8 @@ def _evaluation(key: str, seen: Iterable[str]) -> Column | None:
     if match := _PRIME.fullmatch(key):
         kind = {"avg@": "avg", "pass@": "best", "pass^": "worst"}[match["kind"]]
         return _column(kind, match["var"] or "reward", match["set"], int(match["k"]), "prime-rl")
+    if match := _PRIME_PRINTED.fullmatch(key):
+        return _column("avg", "reward", match["set"], trainer="prime-rl")
     if match := _SKYRL.fullmatch(key):
         if match["avg"]:
             return _column("avg", "score", match["set"], trainer="skyrl")

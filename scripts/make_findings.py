@@ -26,9 +26,11 @@ from isocompute.report.words import interval, percent
 from isocompute.sources import load_curves
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT / "tests"))
+sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "grid")]
 
-from docs_runner import agree  # noqa: E402  # the path is set just above
+from scorecard.panels import save  # noqa: E402
+
+from docs_runner import agree  # noqa: E402  # the paths are set just above
 
 FOLDER = ROOT / "docs" / "findings"
 BLOCK = re.compile(r"(?<=<!-- made by scripts/make_findings.py -->\n).*?(?=<!-- end -->)", re.S)
@@ -266,7 +268,7 @@ def main() -> int:
             stale += [] if agree(*map(settled, (old, new))) else [page]
             continue
         path.write_text(new, encoding="utf-8")
-        figure.savefig(FOLDER / f"{page}.png", dpi=DPI)
+        save(figure, FOLDER / f"{page}.png", DPI)
     for page in stale:
         print(
             f"docs/findings/{page}.md is not what the package says now: "

@@ -20,6 +20,7 @@ from __future__ import annotations
 import argparse
 import csv
 import math
+import sys
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
@@ -37,7 +38,12 @@ from isocompute.store import Store
 from isocompute.store.arms import arm_labels
 from isocompute.store.export import export_study
 
-FIGURES = Path(__file__).resolve().parents[1] / "docs" / "findings"
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT / "grid"))
+
+from scorecard.panels import save  # noqa: E402 (the folder is not installed)
+
+FIGURES = ROOT / "docs" / "findings"
 CONTRASTS = ("ablation", "scaling", "objectives", "baseline")
 LAST = 0.2  # share of a run's rollouts whose batches give its train score and health at the end
 Line = Mapping[str, str]  # of a CSV file
@@ -391,7 +397,7 @@ def main() -> None:
         if options.into is not None:
             fill(options.into, name, made)
             if f"own-{name}.png" in options.into.read_text(encoding="utf-8"):
-                curves_figure(file, name).savefig(FIGURES / f"own-{name}.png", dpi=90)
+                save(curves_figure(file, name), FIGURES / f"own-{name}.png", 90)
     (options.output / "tables.md").write_text(
         "# Tables of the studies\n\nWritten by `studies/summarise.py`.\n\n"
         + "\n\n".join(tables) + "\n",

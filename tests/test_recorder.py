@@ -165,9 +165,8 @@ def test_a_count_that_begins_again_at_a_resume_is_left_out(
     assert series.rollouts_K.tolist() == [4000, 4000 + 10 * 32, 4000 + 200 * 32]
     assert series.tokens_K.tolist() == [9000, 9900, 27000]
     again.close()
-    third = recorder(tmp_path / "a")
-    third.log(310, score=0.3, rollouts=11_000)
-    assert series_of(run_of(third.path)).rollouts_K.tolist()[-1] == 11_000
+    again.log(310, score=0.3, rollouts=11_000)  # the next start, of the same recorder
+    assert series_of(run_of(again.path)).rollouts_K.tolist()[-1] == 11_000
 
 
 def test_rollouts_between_two_counts_lie_between_them(tmp_path: Path) -> None:

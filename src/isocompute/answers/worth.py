@@ -172,7 +172,7 @@ def _left(q: Question, spent: Sequence[Effort]) -> float | None:
 def _is_worth_a_run(q: Question, found: Prescription, left: float) -> bool:
     """Whether a run of what is left scores more than what the sweep has trained already."""
     fit, chosen = q.fit, found.configuration
-    if left <= 0 or q.of_another_model:  # what that trained is not ours
+    if left <= 0 or q.of_another_model:  # runs of another model are none of ours
         return left > 0
     steps, batch = q.steps_of(chosen), chosen.batch_size
     whole = q.x * steps * batch / q.rollouts(chosen)  # of the budget, what the run takes

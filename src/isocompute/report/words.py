@@ -377,7 +377,6 @@ def changes(fit: Document | None, plan: Document) -> list[str]:
     if overtaken := plan.get("overtakes"):  # beyond the data, where fits have no crossover
         said.append(f"Below {compact(overtaken['x'])} rollouts: "
                     f"n = {overtaken['rollouts_per_problem']} leads.")  # fmt: skip
-        usable = [c for c in usable if c["at"] > budget]
     for side, inside, other in (("Below", "to", "from"), ("Above", "from", "to")):
         # the nearest on each side, where it is to or from the n of the plan
         there = [c for c in usable if (c["at"] <= budget) == (side == "Below")]

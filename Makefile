@@ -12,7 +12,7 @@ PIP_INSTALL := $(PIP) install --quiet -c constraints.txt
 DIR ?= quickstart
 
 .DEFAULT_GOAL := help
-.PHONY: help setup quickstart test test-fast test-slow test-browser test-trainers test-verl \
+.PHONY: help setup quickstart test test-fast test-heavy test-slow test-browser test-trainers test-verl \
         test-ray test-gpu test-docs \
         lint coverage mutants bench bench-importers engines-agree validation scorecard \
         claims-power figures grid grid-gpu docs clean
@@ -62,12 +62,15 @@ quickstart: $(STAMP)  ## the whole playbook on the embedded engine: sweep, law, 
 
 test-fast: $(STAMP)  ## what to run while you work: a minute on two cores
 	@OMP_NUM_THREADS=1 $(PY) -m pytest -q -n 2 \
-	  -m 'not (long or slow or browser or trainers or verl or ray or gpu or docs)' $(ARGS)
+	  -m 'not (long or heavy or slow or browser or trainers or verl or ray or gpu or docs)' $(ARGS)
 
-test: $(STAMP)  ## the tests of base and [local], but for the slow ones
-	@OMP_NUM_THREADS=1 $(PY) -m pytest -q -n 2 -m 'not (slow or browser or trainers or verl or ray or gpu or docs)' $(ARGS)
-	@echo "not run here: slow (make test-slow), browser (make test-browser), trainers" \
+test: $(STAMP)  ## the tests of base and [local], but for the heavy and the slow ones
+	@OMP_NUM_THREADS=1 $(PY) -m pytest -q -n 2 -m 'not (heavy or slow or browser or trainers or verl or ray or gpu or docs)' $(ARGS)
+	@echo "not run here: heavy (make test-heavy), slow (make test-slow), browser (make test-browser), trainers" \
 	  "(make test-trainers), verl (make test-verl), ray (make test-ray), gpu (make test-gpu), docs (make test-docs)"
+
+test-heavy: $(STAMP)  ## tests of seconds to a minute each: fits by the dozen, training, kills
+	@OMP_NUM_THREADS=1 $(PY) -m pytest -q -n 2 -m 'heavy and not (slow or browser or trainers or verl or ray or gpu or docs)' $(ARGS)
 
 test-slow: $(STAMP)  ## the slow tests: base and [local]
 	@OMP_NUM_THREADS=1 $(PY) -m pytest -q -m 'slow and not (browser or trainers or verl or ray or gpu or docs)' $(ARGS)
@@ -90,7 +93,7 @@ test-ray: $(VENV)/.isocompute-ray  ## studies on Ray
 	@OMP_NUM_THREADS=1 $(PY) -m pytest -q -m ray $(ARGS)
 
 # Trainers pin versions that conflict with each other, so they get an environment of their own.
-# What tests/test_audit.py writes its runs with.
+# What tests/importers/test_audit.py writes its runs with.
 TRACKERS := wandb mlflow tensorboard tensorboardX trackio
 
 $(TRAINERS_VENV)/.isocompute-setup: pyproject.toml constraints.txt

@@ -26,7 +26,7 @@ from isocompute.report.words import interval, percent
 from isocompute.sources import load_curves
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "grid")]
+sys.path[:0] = [str(ROOT / "tests" / "helpers"), str(ROOT / "grid")]
 
 from scorecard.panels import save  # noqa: E402
 

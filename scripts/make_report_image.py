@@ -3,8 +3,8 @@
     isocompute report published:qwen2.5-7b-easy --budget 2e6 -o report.html
     python scripts/make_report_image.py report.html
 
-Needs the extra [browser] and a Chromium (tests/browser_tools.py says which is found; nothing is
-downloaded). The picture is the first screen of the page, cut above its list of contents.
+Needs the extra [browser] and a Chromium (tests/helpers/browser_tools.py says which is found;
+nothing is downloaded). The picture is the first screen of the page, cut above its list of contents.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from PIL import Image
 from playwright.sync_api import sync_playwright
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT / "tests"))
+sys.path.insert(0, str(ROOT / "tests" / "helpers"))
 
 from browser_tools import Opened, launched  # noqa: E402  # the path is set just above
 

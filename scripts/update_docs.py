@@ -2,9 +2,9 @@
 
     python scripts/update_docs.py [--quickstart DIR] [PAGE...]
 
-Each page is walked as its test walks it (tests/docs_runner.py): in an empty folder, commands in
-order. The block of `make quickstart` is renewed only from a finished quickstart folder, whose last
-lines are printed again by the same command.
+Each page is walked as its test walks it (tests/helpers/docs_runner.py): in an empty folder,
+commands in order. The block of `make quickstart` is renewed only from a finished quickstart
+folder, whose last lines are printed again by the same command.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT / "tests"))
+sys.path.insert(0, str(ROOT / "tests" / "helpers"))
 
 from docs_runner import PAGES, Walk  # noqa: E402  # the path is set just above
 

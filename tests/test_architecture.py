@@ -268,17 +268,18 @@ def text_files() -> list[Path]:
     return [p for p in paths if p.is_file() and p.suffix in endings]
 
 
+@pytest.mark.heavy
 def test_tests_are_collected_where_only_setup_has_run() -> None:
     """That is the base with [local], [math] and [dev]: no other package at the top of a file."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     extras = project["optional-dependencies"]
     wanted = [*project["dependencies"], *extras["local"], *extras["math"], *extras["dev"]]
     there = {re.split(r"[\[>=<.]", name)[0].replace("-", "_") for name in wanted}
-    there |= {path.stem for path in (ROOT / "tests").glob("*.py")} | {"isocompute"}
+    there |= {path.stem for path in (ROOT / "tests").rglob("*.py")} | {"isocompute"}
     there |= {path.stem for path in (ROOT / "benchmarks").iterdir()} | {"scorecard", "__future__"}
     missing = [
         f"{path.name}: {name}"
-        for path in sorted((ROOT / "tests").glob("test_*.py"))
+        for path in sorted((ROOT / "tests").rglob("test_*.py"))
         for name in top_imports(path)
         if name not in sys.stdlib_module_names and name not in there
     ]

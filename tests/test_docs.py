@@ -311,7 +311,7 @@ def test_the_notebook_runs_from_top_to_bottom(tmp_path: Path) -> None:
     assert printed.count("held") + printed.count("missed") >= 4
 
 
-@pytest.mark.long
+@pytest.mark.heavy
 @pytest.mark.parametrize("stage", ["fit", "plan"])
 def test_contracts_name_every_key_that_is_written(stage: str, tmp_path: Path) -> None:
     from isocompute.cli import main

@@ -153,6 +153,7 @@ def test_every_code_stands_once_and_the_page_lists_exactly_these() -> None:
     assert set(re.findall(r"^- `([a-z_]+)` ", page, re.MULTILINE)) == set(NOTICES)
 
 
+@pytest.mark.heavy
 def test_the_table_has_exactly_the_codes_that_the_package_writes() -> None:
     literal, patterns, other = set(), set(), set()
     for path in (ROOT / "src" / "isocompute").rglob("*.py"):

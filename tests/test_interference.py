@@ -136,7 +136,7 @@ def test_landscapes_over_training_are_matched_in_compute(study: Path) -> None:
     assert last == pytest.approx([g["score"]["value"] for g in document["groups"]])
 
 
-@pytest.mark.long
+@pytest.mark.heavy
 def test_level_seed_and_draws_each_change_the_intervals(study: Path) -> None:
     def width(**options: float) -> float:
         document = study_interference(study, **options)  # type: ignore[arg-type]
@@ -180,6 +180,7 @@ def test_a_study_that_has_not_begun_is_refused(study: Path) -> None:
         study_interference(fresh, rollouts=100)
 
 
+@pytest.mark.heavy
 def test_the_command_prints_and_writes(study: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["interference", str(study), "--at", "5120"]) == 0
     text = capsys.readouterr().out

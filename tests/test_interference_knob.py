@@ -34,7 +34,7 @@ def measured(folder: Path, knob: float) -> dict[int, dict[str, Any]]:
     return {g["rollouts_per_problem"]: g for g in groups}
 
 
-@pytest.mark.long
+@pytest.mark.heavy
 def test_sharing_parameters_is_measured_as_interference(tmp_path: Path) -> None:
     apart, shared = measured(tmp_path, 0.0), measured(tmp_path, 1.0)
     for n in (4, 32):

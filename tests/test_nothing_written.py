@@ -51,6 +51,7 @@ def _main(*argv: str) -> tuple[int, str]:
     return done.returncode, done.stderr
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(
     "argv",
     [("run", "pipe"), ("lr-sweep", "pipe"), ("import", "log.jsonl", "-o", "x", "--map", "pipe")],

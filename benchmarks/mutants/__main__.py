@@ -49,7 +49,7 @@ RESERVE = {"model": 25, "answers": 30}  # of sample 1: these rooms were being re
 # that could have noticed, at twice the sample takes more than its hour.
 EACH_S = 30.0
 # Tests that read the source itself, which coverage does not see.
-ALWAYS = ("tests/test_updates.py::test_every_new_tensor_follows_the_device",)
+ALWAYS = ("tests/engines/test_updates.py::test_every_new_tensor_follows_the_device",)
 MARKS = "not (slow or browser or trainers or ray or gpu or docs)"
 # Tests of these rooms; the others run the same lines through a whole study, and are slow.
 TESTS = (
@@ -120,7 +120,7 @@ def _reach() -> Reach:
     for path in (path for files in _strata().values() for path in files):
         sources.update((ROOT / path).read_bytes())
     current = set()
-    for file in sorted({f for name in TESTS for f in (ROOT / "tests").glob(f"{name}.py")}):
+    for file in sorted({f for name in TESTS for f in (ROOT / "tests").rglob(f"{name}.py")}):
         digest = hashlib.sha256(sources.digest() + file.read_bytes()).hexdigest()[:8]
         part = OUT / f"part-{file.stem}-{digest}.db"
         current |= {part, part.with_suffix(".times")}

@@ -113,7 +113,7 @@ def _child(folder: Path, tests: Sequence[str]) -> None:
         null = os.open(os.devnull, os.O_RDWR)
         for stream in (0, 1, 2):
             os.dup2(null, stream)
-        sys.path[:0] = [str(folder / "src"), str(folder / "tests")]
+        sys.path[:0] = [str(folder / "src"), str(folder / "tests" / "helpers")]
         for name in [m for m in sys.modules if m.split(".")[0] == "isocompute"]:
             del sys.modules[name]  # the package as it is, which this process used
         os.environ["PYTHONPATH"] = str(folder / "src")

@@ -2,7 +2,7 @@
 
 Shape legend: H features of a row, I feed-forward size, T tokens, V vocabulary, `...` rows.
 
-Each is checked against plain autograd in `tests/test_local_model.py`.
+Each is checked against plain autograd in `tests/engines/test_local_model.py`.
 """
 
 from __future__ import annotations

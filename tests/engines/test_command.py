@@ -1,0 +1,357 @@
+"""Any trainer as an engine: a script of ten lines, run, killed, resumed, and refused."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from isocompute.allocation import Allocation
+from isocompute.engines.command import CommandEngine, placeholders
+from isocompute.engines.simulator import simulated_problems
+from isocompute.errors import InputError, RunError
+from isocompute.recipe import Recipe
+from isocompute.runner import run_study
+from isocompute.sources import load_curves
+from isocompute.store import Store
+from isocompute.store.doctor import examine
+from isocompute.store.status import study_status
+from isocompute.study import RunSpec, Study
+from sinks import ListSink
+from study_helpers import FAST
+
+ROOT = Path(__file__).resolve().parents[2]
+HELPERS = ROOT / "tests" / "helpers"
+SOURCE = str(ROOT / "src")
+OWN = [sys.executable, str(HELPERS / "own_trainer.py"), "{problems_per_batch}",
+       "{rollouts_per_problem}", "{steps}", "{seed}", "{learning_rate}", "{folder}"]  # fmt: skip
+TRL_PYTHON = os.environ.get("ISOCOMPUTE_TRL_PYTHON", sys.executable)
+needs_trl = pytest.mark.skipif(
+    importlib.util.find_spec("trl") is None and "ISOCOMPUTE_TRL_PYTHON" not in os.environ,
+    reason="no Python with trl",
+)
+
+
+def make_spec(
+    folder: Path, *, steps: int = 8, recipe: Recipe | None = None, seed: int = 3, **options: Any
+) -> RunSpec:
+    return RunSpec(
+        engine="command", seed=seed,
+        allocation=Allocation(problems_per_batch=4, rollouts_per_problem=2, steps=steps),
+        recipe=recipe or Recipe(), train=simulated_problems("train", 12),
+        validation={"val": simulated_problems("val", 20)}, evaluations_per_octave=1,
+        first_evaluation=16,
+        engine_options={"command": OWN, "log": "metrics.jsonl", "reader": "jsonl",
+                        "resume": ["--resume"], "folder": str(folder / "runs"), "poll_s": 0.02,
+                        **options},
+    )  # fmt: skip
+
+
+def script(folder: Path, text: str) -> list[str]:
+    path = folder / "trainer.py"
+    path.write_text("import json, sys, time\nfrom pathlib import Path\n"
+                    "log = Path(sys.argv[6]) / 'metrics.jsonl'\n" + text)  # fmt: skip
+    return [sys.executable, str(path), *OWN[2:]]
+
+
+def study_of(*specs: RunSpec) -> Study:
+    return Study(name="own", runs=specs, slices=(1.0,))
+
+
+def state(folder: Path) -> tuple[str, str]:
+    with Store(folder) as store:
+        (run,) = store.runs()
+        return run.state, run.reason
+
+
+def test_its_scores_become_the_curve(tmp_path: Path) -> None:
+    spec = make_spec(tmp_path)
+    run_study(study_of(spec), tmp_path / "study", workers=0, settings=FAST)
+    assert state(tmp_path / "study") == ("done", "")
+    log = tmp_path / "runs" / spec.hash / "run-0" / "metrics.jsonl"
+    rows = {row["step"]: row for row in map(json.loads, log.read_text().splitlines())}
+    (curve,) = load_curves(str(tmp_path / "study"))
+    assert curve.rollouts_K.tolist() == [0, 16, 32, 64]  # its own points of the common grid
+    assert curve.score_K.tolist() == [rows[s]["val-core/math/acc/mean@4"] for s in (0, 2, 4, 8)]
+    assert curve.trials == 80  # 20 problems, 4 samples
+    assert (curve.problems_per_batch, curve.rollouts_per_problem, curve.seed) == (4, 2, 3)
+    assert examine(tmp_path / "study") == []
+
+
+def test_a_placeholder_is_the_runs_own_value(tmp_path: Path) -> None:
+    recipe = Recipe(kl_coef=0.25, importance_cap=None, learning_rate=1e-6)
+    words = placeholders(make_spec(tmp_path, recipe=recipe), "here")
+    expected = {
+        "problems_per_batch": "4", "rollouts_per_problem": "2", "steps": "8", "seed": "3",
+        "batch_size": "8", "rollouts": "64", "prompts": "32", "folder": "here",
+        "kl_coef": "0.25", "importance_cap": "null", "objective": "grpo",
+        "learning_rate": repr(1e-6 * (8 / 1024) ** 0.5), "evaluation_samples": "4",
+        "allow_entropy_without_kl": "false",
+    }  # fmt: skip
+    assert {name: words[name] for name in expected} == expected
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"command": []}, "engine_options.command must be given"),
+        ({"log": ""}, "engine_options.log must be given"),
+        ({"command": "python train.py"}, "must be a list of texts, one per argument"),
+        ({"command": [*OWN, 3]}, "must be a list of texts"),
+        ({"resume": "--resume"}, "engine_options.resume must be a list of texts"),
+        ({"reader": "verl"}, "reader must be one of recorder, jsonl, .* but got 'verl'"),
+        ({"log": "../metrics.jsonl"}, "log must lie below {folder}"),
+        ({"log": "/tmp/metrics.jsonl"}, "log must lie below {folder}"),
+        ({"shell": True}, "must be among command, log, .* but got 'shell'"),
+        ({"command": [*OWN, "{n}"]}, "but the command has {n}; take one of objective"),
+        ({"command": [*OWN, "{step}"]}, "but the command has {step}; did you mean {steps}"),
+        ({"resume": ["{checkpoint}"]}, "but the command has {checkpoint}"),
+        *(({"command": [w for w in OWN if w != f"{{{name}}}"]}, f"must hold .*{{{name}}}")
+          for name in ("problems_per_batch", "rollouts_per_problem", "steps", "seed",
+                       "learning_rate", "folder")),
+        ({"recipe": Recipe(kl_coef=0.5, top_p=0.9)}, "the command does not hold kl_coef=0.5, "
+                                                     "top_p=0.9; add {kl_coef} {top_p}"),
+    ],
+)  # fmt: skip
+def test_what_would_not_train_as_asked_is_refused_first(
+    tmp_path: Path, changes: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(InputError, match=message):
+        CommandEngine().check(make_spec(tmp_path, **changes))
+
+
+def test_words_that_are_carried_are_accepted(tmp_path: Path) -> None:
+    recipe = Recipe(kl_coef=0.5, top_p=0.9)
+    completions = [w.replace("{problems_per_batch}", "{batch_size}") for w in OWN]
+    for options in (
+        {"command": [*OWN, "--kl={kl_coef}"], "fixed": ["top_p"]},
+        {"command": completions, "fixed": ["top_p", "kl_coef"]},
+        {"command": [*OWN, '{"json": 1}'], "fixed": ["top_p", "kl_coef"]},
+    ):
+        CommandEngine().check(make_spec(tmp_path, recipe=recipe, **options))
+
+
+def test_no_shell_sees_the_arguments(tmp_path: Path) -> None:
+    command = script(tmp_path, """
+rows = [{"step": s, "val-core/m/acc/mean@4": 0.5} for s in range(9)]
+log.write_text("".join(json.dumps(r) + chr(10) for r in rows))
+Path(sys.argv[6], "seen").write_text(json.dumps(sys.argv[7:]))
+""")
+    words = ["$HOME", "; touch evil", "a b", "*"]
+    spec = make_spec(tmp_path, command=[*command, *words], resume=None)
+    CommandEngine().run(spec, None, ListSink(tmp_path / "sink"))
+    (seen,) = (tmp_path / "runs").rglob("seen")
+    assert json.loads(seen.read_text()) == words
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("", "must train 8 steps, but it returned after 0 without an error"),
+        ("log.write_text('nonsense')", "must train 8 steps, but it returned after 0"),
+        ("""
+for s in range(6):
+    print(json.dumps({"step": s, "val-core/m/acc/mean@4": 0.5}), file=log.open("a"))
+""", "must train 8 steps, but it returned after 5 without an error"),
+        ("""
+for s in range(9):
+    print(json.dumps({"step": s, "critic/score/mean": 0.5}), file=log.open("a"))
+""", "at least one evaluation must be recorded, but 8 steps have none"),
+    ],
+)
+def test_a_good_ending_without_the_work_is_invalid(
+    tmp_path: Path, text: str, reason: str
+) -> None:
+    spec = make_spec(tmp_path, command=script(tmp_path, text))
+    run_study(study_of(spec), tmp_path / "study", workers=0, settings=FAST)
+    found, why = state(tmp_path / "study")
+    assert found == "invalid"
+    assert reason in why
+
+
+@pytest.mark.parametrize(
+    ("row", "options", "message"),
+    [
+        ({"val-core/m/acc/mean@4": 41.0}, {}, "share of successes in 0..1, but step 0 has 41"),
+        ({"val-core/m/acc/mean@4": 0.5, "val-core/m/acc/mean@8": 0.5}, {},
+         "the log has avg@4, avg@8 and engine_options.metric is None"),
+        ({"val-core/m/acc/mean@4": 0.5}, {"metric": "avg@16"}, "metric is 'avg@16'; name one"),
+        ({"val-core/m/acc/mean@4": 0.5}, {"reader": "recorder"}, "reader 'recorder' reads"),
+    ],
+)
+def test_another_training_than_was_asked_fails(
+    tmp_path: Path, row: dict[str, float], options: dict[str, Any], message: str
+) -> None:
+    command = script(tmp_path, f"""
+for s in range(9):
+    print(json.dumps({{"step": s, **{row!r}}}), file=log.open("a"))
+""")
+    with pytest.raises(InputError, match=message):
+        CommandEngine().run(make_spec(tmp_path, command=command, **options), None,
+                            ListSink(tmp_path / "sink"))  # fmt: skip
+
+
+RECORDED = f"""
+sys.path.insert(0, {SOURCE!r})
+import isocompute
+rec = isocompute.Recorder(Path(sys.argv[6]) / "a", problems_per_batch=int(sys.argv[1]) + SHIFT,
+                          rollouts_per_problem=int(sys.argv[2]), seed=int(sys.argv[4]))
+for s in range(9):
+    rec.log(s, tokens=100 * s, outcomes={{f"val-{{i}}": [1, s > 3] for i in range(20)}})
+"""
+
+
+def test_outcomes_by_problem_stay_by_problem(tmp_path: Path) -> None:
+    command = script(tmp_path, "SHIFT = 0" + RECORDED)
+    spec = make_spec(tmp_path, command=command, log="a.jsonl", reader="recorder")
+    names = [p.id for p in spec.validation["val"].problems]
+    text = Path(command[1]).read_text().replace('f"val-{i}"', f"{names!r}[i]")
+    Path(command[1]).write_text(text)
+    run_study(study_of(spec), tmp_path / "study", workers=0, settings=FAST)
+    with Store(tmp_path / "study") as store:
+        found = store.evaluations(spec.hash)
+    assert found.counts_KC.tolist() == [[0, 20, 0]] * 2 + [[0, 0, 20]] * 2
+    (curve,) = load_curves(str(tmp_path / "study"), metric="best@2")
+    assert curve.score_K.tolist() == [1, 1, 1, 1]
+    assert curve.tokens_K is not None
+    assert curve.tokens_K.tolist() == [0, 200, 400, 800]
+
+
+def test_a_trainer_that_says_another_configuration_fails(tmp_path: Path) -> None:
+    command = script(tmp_path, "SHIFT = 1" + RECORDED)
+    spec = make_spec(tmp_path, command=command, log="a.jsonl", reader="recorder")
+    with pytest.raises(InputError, match="train with problems_per_batch=4, but its log says 5"):
+        CommandEngine().run(spec, None, ListSink(tmp_path / "sink"))
+
+
+def test_a_command_that_fails_says_its_last_words(tmp_path: Path) -> None:
+    spec = make_spec(tmp_path, command=script(tmp_path, "sys.exit('no such model')"))
+    with pytest.raises(RunError, match="exit code 0, but gave 1: no such model"):
+        CommandEngine().run(spec, None, ListSink(tmp_path / "sink"))
+
+
+def test_a_larger_budget_goes_on_where_there_is_a_way(tmp_path: Path) -> None:
+    run_study(study_of(make_spec(tmp_path)), tmp_path / "study", workers=0, settings=FAST)
+    before = load_curves(str(tmp_path / "study"))[0].score_K.tolist()
+    run_study(study_of(make_spec(tmp_path, steps=16)), tmp_path / "study", workers=0, settings=FAST)
+    (curve,) = load_curves(str(tmp_path / "study"))
+    assert curve.score_K.tolist()[:4] == before
+    assert curve.rollouts_K.tolist() == [0, 16, 32, 64, 128]
+    log = next((tmp_path / "runs").rglob("metrics.jsonl"))
+    assert len(log.read_text().splitlines()) == 17  # nothing was trained twice
+    rigid = make_spec(tmp_path / "b", resume=None)
+    sink = ListSink(tmp_path / "sink")
+    CommandEngine().run(rigid, None, sink)
+    with pytest.raises(InputError, match="go on from step 8, but the command has no way to resume"):
+        CommandEngine().run(make_spec(tmp_path / "b", steps=16, resume=None), sink.last, sink)
+
+
+def test_another_study_of_the_same_run_begins_anew(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        run_study(study_of(make_spec(tmp_path)), tmp_path / name, workers=0, settings=FAST)
+    assert sorted(p.parent.name for p in tmp_path.rglob("metrics.jsonl")) == ["run-0", "run-1"]
+
+
+def test_a_trainer_of_a_worker_can_be_asked_to_stop(tmp_path: Path) -> None:
+    # A worker leaves Ctrl-C and SIGTERM to its runner; a program that it starts must not inherit
+    # that, or a stop waits half a minute and kills it before it saves anything.
+    asks = script(tmp_path, "import signal; print(signal.getsignal(signal.SIGTERM), "
+                            "signal.getsignal(signal.SIGINT)); sys.exit(3)")  # fmt: skip
+    study = study_of(make_spec(tmp_path, command=asks))
+    run_study(study, tmp_path / "study", workers=1, settings=FAST)
+    said = state(tmp_path / "study")[1]
+    assert f"{signal.SIG_DFL} {signal.default_int_handler}".partition(" at ")[0] in said, said
+    assert "SIG_IGN" not in said
+    assert study_status(tmp_path / "study").starts is None
+
+
+def test_a_trainer_without_times_tells_nothing_of_its_start(tmp_path: Path) -> None:
+    run_study(study_of(make_spec(tmp_path)), tmp_path / "study", workers=0, settings=FAST)
+    with Store(tmp_path / "study") as store:
+        (run,) = store.runs()
+        assert run.wall_s > 0
+        assert store.steps(run.hash).wall_s_K.sum() == 0
+        assert store.idle_s(run.hash) == []
+    assert study_status(tmp_path / "study").starts is None
+
+
+@pytest.mark.heavy
+def test_sigkill_of_the_runner_ends_the_trainer_and_is_made_good(tmp_path: Path) -> None:
+    slow = Path(OWN[1]).read_text().replace("score = R", "time.sleep(0.3); score = R")
+    (tmp_path / "slow.py").write_text(slow.replace("import json", "import time, json"))
+    words = [f"'{w}'" for w in (sys.executable, tmp_path / "slow.py", *OWN[2:])]
+    (tmp_path / "own.yaml").write_text(f"""\
+engine: command
+engine_options: {{command: [{", ".join(map(str, words))}], resume: [--resume], log: metrics.jsonl,
+                 reader: jsonl, poll_s: 0.05, folder: '{tmp_path / "runs"}'}}
+problems:
+  train: {{generated: simulated, options: {{size: 12}}}}
+  validation: {{val: {{generated: simulated, options: {{size: 20}}}}}}
+grid: {{problems_per_batch: 4, rollouts_per_problem: 2}}
+budget: 320
+slices: [1]
+evaluation: {{samples: 4, per_octave: 1, first: 16}}
+""")
+    arguments = [sys.executable, "-m", "isocompute", "run", str(tmp_path / "own.yaml"), "-o",
+                 str(tmp_path / "study"), "--workers", "0", "--calibrate", "0"]  # fmt: skip
+    environment = {**os.environ, "PYTHONPATH": SOURCE}
+    process = subprocess.Popen(arguments, env=environment, stderr=subprocess.DEVNULL,
+                               stdout=subprocess.DEVNULL)  # fmt: skip
+    rows = 0
+    deadline = time.monotonic() + 60
+    while rows < 38:
+        assert process.poll() is None
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+        rows = sum(len(p.read_text().splitlines()) for p in tmp_path.rglob("metrics.jsonl"))
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    time.sleep(0.5)
+    log = next(tmp_path.rglob("metrics.jsonl"))
+    size = log.stat().st_size
+    time.sleep(0.3)
+    assert log.stat().st_size == size  # the trainer died with its runner
+    done = subprocess.run(arguments, env=environment, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert len(log.read_text().splitlines()) == 41  # it went on from where it was
+    assert state(tmp_path / "study") == ("done", "")
+
+
+@needs_trl
+@pytest.mark.trainers
+def test_a_real_package_trains_as_a_plain_command(tmp_path: Path) -> None:
+    command = [
+        "env", f"PYTHONPATH={SOURCE}", TRL_PYTHON, str(HELPERS / "trl_script.py"), "--record",
+        "{folder}/a", "--folder", "{folder}/out", "--problems", "{problems_per_batch}",
+        "--rollouts", "{rollouts_per_problem}", "--steps", "{steps}", "--seed", "{seed}",
+        "--learning-rate", "{learning_rate}",
+    ]  # fmt: skip
+    base = make_spec(
+        tmp_path, steps=4, command=command, resume=["--resume"], log="a.jsonl", reader="recorder",
+        recipe=Recipe(learning_rate=1e-2),
+    )
+    import dataclasses
+
+    spec = dataclasses.replace(base, validation={"val": simulated_problems("val", 8)})
+    for steps in (4, 8):
+        longer = dataclasses.replace(
+            spec, allocation=dataclasses.replace(spec.allocation, steps=steps))
+        run_study(study_of(longer), tmp_path / "study", workers=0, settings=FAST)
+    assert state(tmp_path / "study") == ("done", "")
+    (curve,) = load_curves(str(tmp_path / "study"))
+    assert curve.rollouts_K.tolist() == [0, 16, 32, 64]
+    rows = [json.loads(line) for line in next(tmp_path.rglob("a.jsonl")).read_text().splitlines()]
+    logged: dict[int, float] = {}
+    for row in rows:
+        if row.get("split") == "validation":
+            logged.setdefault(row["step"], row["score"])  # TRL scores again where it resumes
+    assert np.allclose(curve.score_K, [logged[s] for s in (0, 2, 4, 8)])

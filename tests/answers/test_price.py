@@ -471,6 +471,8 @@ def test_the_run_of_a_plan_starts_once_and_its_budget_pays_for_it() -> None:
         "value": pytest.approx(4), "from": "sweep",
     }  # fmt: skip
     assert "gpu_hours_per_start" not in free["cost"]["source"]
+    assert paid_words(paid["cost"])[0] == "2,000 GPU-hours to train (4 to start)"
+    assert paid_words({**paid["cost"], "gpu_hours": 2e6})[0].endswith("GPU-hours to train")
     usd = plan_budget(fit, money, rates=Rates(usd_per_gpu_hour=3.0), current=64).document
     assert usd["cost"]["usd"] == pytest.approx(3 * usd["cost"]["gpu_hours"])
     assert 5990 < usd["cost"]["usd"] <= 6000

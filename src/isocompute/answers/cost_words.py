@@ -18,9 +18,17 @@ def cost_words(cost: Mapping[str, Any]) -> tuple[list[str], str]:
 
 
 def paid_words(cost: Mapping[str, Any]) -> list[str]:
-    """Amounts of a cost; "to train" where evaluations and checkpoints come on top of its hours."""
-    return [one + TO_TRAIN if is_training_alone(cost) and "GPU-hour" in one else one
-            for one in amounts(cost)]  # fmt: skip
+    """Amounts of a cost; "to train" where evaluations and checkpoints come on top of its hours.
+
+    What the start of the trainer takes of the hours is said where they would read otherwise
+    without it.
+    """
+    train = TO_TRAIN if is_training_alone(cost) else ""
+    hours = cost["gpu_hours"]
+    start = ((cost.get("source") or {}).get("gpu_hours_per_start") or {}).get("value")
+    shown = start and hours and compact(hours) != compact(hours - start)
+    begin = f" ({compact(start)} to start)" if shown else ""
+    return [one + train + begin if "GPU-hour" in one else one for one in amounts(cost)]
 
 
 def is_training_alone(cost: Mapping[str, Any]) -> bool:

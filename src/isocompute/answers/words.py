@@ -11,18 +11,13 @@ from isocompute.answers.around import known_words
 from isocompute.answers.assumed import recipe_unsaid, unsaid_of_runs
 from isocompute.answers.beside import lead_words, less_words, passes_words
 from isocompute.answers.broke import fell_words, trained_words
-from isocompute.answers.cost_words import (
-    TO_TRAIN,
-    cost_words,
-    is_training_alone,
-    other_amounts,
-)
+from isocompute.answers.cost_words import cost_words, is_training_alone, other_amounts
 from isocompute.answers.logged import as_logged, score_text
 from isocompute.answers.machines import clock_words
 from isocompute.answers.on_the_way import FURTHER, check_words
 from isocompute.answers.prescribe import AS_GOOD
 from isocompute.answers.step_lines import checks, step_lines, too_dear_lines, wrapped
-from isocompute.answers.steps import OF_THE_SWEEP, ROOM, WIDTH, plain_rate
+from isocompute.answers.steps import OF_THE_SWEEP, ROOM, WIDTH, amounts, plain_rate
 from isocompute.answers.target import target_words
 from isocompute.answers.tied import open_words
 from isocompute.domain import Configuration
@@ -166,7 +161,7 @@ def _rows(d: Mapping[str, Any]) -> list[str]:
     spent, whose = cost_words(d["cost"])
     due = [one for one in spent if not one.endswith("tokens")]
     tokens, clock = spent[len(due):], [clock_words(d)] if d.get("wall") else []
-    bare = [one.removesuffix(TO_TRAIN) for one in due]  # which --why says, too
+    bare = amounts(d["cost"])[:len(due)]  # the rest --why says, too
     forms = [([*due, *clock, *tokens], whose), ([*due, *clock], whose), ([*bare, *clock], whose),
              ([*due, *clock], whose.rpartition(", ")[2]),
              ([*bare, *clock], whose.rpartition(", ")[2]), ([*bare, *clock], ""),

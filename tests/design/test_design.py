@@ -139,12 +139,12 @@ def test_no_sweep_is_the_answer_where_it_can_tell_nothing(monkeypatch: Any) -> N
     across = {**d["worth"], "across_models": {"without": 0.018, "after": 0.018}}
     text = " ".join(" ".join(design_lines({**d, **others, "worth": across})).split())
     lost, swept = (d["worth"][k]["loss"] for k in ("without", "after"))
-    assert f"Worth score lost to the best n, in models like the prior's: {lost:.3f}; with a" in text
+    assert f"Worth score lost to the best n, on models like Qwen2.5-7B: {lost:.3f}; with a" in text
     assert f"which costs more than it finds, {swept:.3f}" in text
-    assert "; in others 0.018 either way" in text
+    assert "; on others 0.018 either way" in text
     assert "Note" not in text
     pays = " ".join(" ".join(design_lines({**d, "answer": "sweep", "worth": across})).split())
-    assert f"prior's: {swept:.3f} after the sweep" in pays
+    assert f"Qwen2.5-7B: {swept:.3f} after the sweep" in pays
     assert "which flatter both" in " ".join(design_lines({**d, "worth": across}, why=True))
     paid = {**d["sweep"], "cost": {**d["sweep"]["cost"], "gpu_hours": 700.0, "usd": 1400.0}}
     said = " ".join(" ".join(design_lines({**d, "sweep": paid})).split())

@@ -51,7 +51,7 @@ def worth_words(d: Row, took: str) -> str:
     worth, sweep = d["worth"], d["sweep"]
     after, none = worth["after"], worth["without"]
     edge = {"capped_by_tested_n", "n_at_smallest_tested"} & {one["code"] for one in d["notices"]}
-    like = "" if worth.get("across_models") is None else ", in models like the prior's"
+    like = "" if worth.get("across_models") is None else f", on models like {_MODEL}"
     lead = f"score lost to the best n{' tested' if edge else ''}{like}:"
     elsewhere = _elsewhere(d)
     if d["answer"] != "sweep":
@@ -72,8 +72,8 @@ def _elsewhere(d: Row) -> str:
     if across is None:
         return ""
     if across["after"] == across["without"]:
-        return f"; in others {across['without']:.3f} either way"
-    return f"; in others {across['without']:.3f} guessed, {across['after']:.3f} swept"
+        return f"; on others {across['without']:.3f} either way"
+    return f"; on others {across['without']:.3f} guessed, {across['after']:.3f} swept"
 
 
 def _too_little(d: Row) -> str:

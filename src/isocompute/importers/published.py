@@ -28,9 +28,10 @@ def load_published(name: str) -> list[Curve]:
         if len(together) > 1:
             known[f"{panel}-joint"] = together
     if name not in known:
+        names = ", ".join("published:" + k for k in sorted(known))
         raise InputError(
-            f"a published law must be one of {', '.join('published:' + k for k in sorted(known))}, "
-            f"but got {'published:' + name!r}; choose one of them."
+            f"a published sweep must be one of {names}, but got {'published:' + name!r}; "
+            "choose one of them."
         )
     curves = []
     for panel in known[name]:

@@ -16,7 +16,8 @@ from isocompute.store.register import register
 from isocompute.study.spec import RunSpec
 from isocompute.study.sweep import Study
 
-_COPIED = ("study", "runs", "attempts", "decisions")  # what a next step follows from
+# What a next step follows from.
+_COPIED = ("study", "problem_sets", "runs", "attempts", "decisions")
 
 
 @dataclass(frozen=True, kw_only=True)

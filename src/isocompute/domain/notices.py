@@ -139,8 +139,7 @@ TABLES: Mapping[str, Mapping[str, Template]] = {
             "Beyond {at:k} {unit} not every n can be compared: the runs of {which} end by then.",
             "Train these further."),
         "configuration_left_out": _caution(
-            "{which} was left out: {why}.",
-            "Evaluate it after step 0, too, at 3 budgets or more."),
+            "{which} was left out: {why}.", "Evaluate it after step 0, too, at 3 budgets or more."),
         "runs_mixed": _caution(
             "{n_rows} rows give a run a second score at the same rollouts: several runs seem to "
             "share a name.",
@@ -152,8 +151,7 @@ TABLES: Mapping[str, Mapping[str, Template]] = {
             "Evaluate all runs alike."),
         "noise_estimated": _note(
             "How many outcomes a score rests on is not known: noise is estimated from "
-            "neighbouring scores.",
-            "Import logs that hold counts, or run a study."),
+            "neighbouring scores.", "Import logs that hold counts, or run a study."),
     },
     "Of a plan": {
         "score_unknown": _stop(
@@ -308,8 +306,7 @@ TABLES: Mapping[str, Mapping[str, Template]] = {
             "Responses are cut at {limit:,} tokens, twice your mean or more.",
             "Model and GPUs must hold them."),
         "stand_ins": _caution(
-            "The study file has placeholders for {what}.",
-            "Pass {options}, or edit it."),
+            "The study file has placeholders for {what}.", "Pass {options}, or edit it."),
     },
     "Of a comparison": {
         "seeds_unpaired": _note(
@@ -318,6 +315,9 @@ TABLES: Mapping[str, Mapping[str, Template]] = {
         "no_interval": _caution(
             "One configuration with a single run on a side: no interval can be given.",
             "Train two more seeds on each side."),
+        "problems_differ": _caution(
+            "{name} holds other problems in A than in B: part of a difference is theirs.",
+            "Validate both on the same problems."),
     },
     "Of a learning-rate sweep": {
         "anchor_at_edge": _caution(

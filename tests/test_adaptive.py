@@ -583,7 +583,7 @@ def test_a_killed_sweep_takes_the_same_decisions(tmp_path):
         ("adaptive: {target: 0.5}", r"`adaptive.target` must be a budget of at least 1 rollout"),
         ("adaptive: {spend: 0.1}", r"`adaptive.spend` must be a budget of at least 1 rollout"),
         ("adaptive: {tolerence: 1}", r"got 'adaptive.tolerence'; did you mean 'tolerance'"),
-        ("adaptive: yes", r"adaptive of 'sweep.yaml': must be true, false or a mapping of bounds"),
+        ("adaptive: yes", r"adaptive of 'sweep.yaml' must be true, false or a mapping of bounds"),
         ("adaptive: {problem_set: other}",
          r"`adaptive.problem_set` must name a validation set, but got 'other' of val"),
         ("adaptive: true\ngrid: {problems_per_batch: 8, rollouts_per_problem: 4, seeds: 3}",

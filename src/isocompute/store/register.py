@@ -193,13 +193,27 @@ def _refuse_edits(stored: Mapping[str, tuple[dict[str, Any], int]], study: Study
             differences({k: v for k, v in old.items() if k != "arm"}, new) for old in olds
         ]
         nearest = min(found, key=len)  # of several variants
-        changed = "; ".join(nearest)
+        changed = "; ".join(map(_in_file_words, nearest))
         raise InputError(
             "an edit must not change runs that have results, but in the run problems_per_batch="
             f"{new['problems_per_batch']}, rollouts_per_problem={new['rollouts_per_problem']}, "
             f"seed={new['seed']} it changes {changed}; undo it, list both variants, or use "
             "another folder (-o)."
         )
+
+
+# What a specification calls otherwise than the study file does.
+_FILE_WORDS = {
+    "evaluation_samples": "evaluation.samples", "evaluations_per_octave": "evaluation.per_octave",
+    "first_evaluation": "evaluation.first",
+}  # fmt: skip
+
+
+def _in_file_words(difference: str) -> str:
+    name, _, values = difference.partition(": ")
+    if name.endswith(".sha256"):
+        return f"the problems of {name.removesuffix('.sha256')}"
+    return f"{_FILE_WORDS.get(name, name)}: {values}"
 
 
 def _coordinates(spec: Mapping[str, Any]) -> tuple[Any, ...]:

@@ -81,7 +81,7 @@ class Status:
         wasted = a.wasted_rollouts + a.wasted_evaluation_rollouts
         counts = ", ".join(f"{count} {state}" for state, count in self.states.items() if count)
         lines = [
-            f"{self.name}: {len(self.runs)} runs: {counts}"
+            f"{self.name}: {_count(len(self.runs), 'run')}: {counts}"
             + (f"; besides {read}" if self.imported else ""),
             f"rollouts: {self._trained}",
             f"spent besides: {a.evaluation_rollouts:,} rollouts on evaluation, {wasted:,} lost to "

@@ -118,8 +118,7 @@ TABLES: Mapping[str, Mapping[str, Template]] = {
             "Keep each run's best checkpoint, and stop there."),
         "overfitting": _caution(
             "Validation falls while training does not: {which}; at worst by {lost:.3f}, from "
-            "{at:k} {unit} on.",
-            "Stop these runs there, or train on more problems."),
+            "{at:k} {unit} on.", "Stop these runs there, or train on more problems."),
         "unhealthy_run": _caution(
             "{which}. Only the scores before that count.",
             "Train {again} again{takes}; entropy, KL and length show where it broke."),
@@ -142,8 +141,7 @@ TABLES: Mapping[str, Mapping[str, Template]] = {
             "{which} was left out: {why}.", "Evaluate it after step 0, too, at 3 budgets or more."),
         "runs_mixed": _caution(
             "{n_rows} rows give a run a second score at the same rollouts: several runs seem to "
-            "share a name.",
-            "Add a column `seed` or `run` that tells them apart."),
+            "share a name.", "Add a column `seed` or `run` that tells them apart."),
         "scores_missing": _note(
             "{n_rows} rows without a score were left out.", "If these are many, fix the export."),
         "unequal_evaluations": _note(
@@ -164,8 +162,7 @@ TABLES: Mapping[str, Mapping[str, Template]] = {
             "rate{takes}."),
         "extrapolated": _caution(
             "All n were compared only up to {edge:k} {unit}. This plan is {times:k} times "
-            "that{trust}.",
-            "{do}{takes}, and fit again."),
+            "that{trust}.", "{do}{takes}, and fit again."),
         "extrapolated_down": _caution(
             "All n were compared only from {edge:k} {unit} on; this is {times:k} times less.",
             "Plan for {edge:k} {unit} or more, or evaluate the runs earlier."),
@@ -328,6 +325,9 @@ TABLES: Mapping[str, Mapping[str, Template]] = {
             "Try {least} updates or more: `budget={budget}`."),
     },
     "Of a problem set": {
+        "responses_cut": _caution(
+            "{share:.0%} of the responses were cut off: pass rates may be too low.",
+            "Raise --max-new-tokens."),
         "little_left": _caution(
             "The mean pass rate is {rate:.3g}: little is left to learn.", "Bring harder problems."),
         "between_bands": _caution(

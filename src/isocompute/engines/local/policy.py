@@ -95,11 +95,13 @@ class Counted(NamedTuple):
     Attributes:
         successes_P: successes out of the samples asked for, per problem.
         tokens, rollouts: drawn in all, those of problems that were drawn again included.
+        cut: of these rollouts, those that the length limit ended; 0 of a model without an end.
     """
 
     successes_P: Tensor
     tokens: int
     rollouts: int
+    cut: int
 
 
 class Policy:
@@ -253,7 +255,7 @@ class Policy:
         """
         model = self.model if sampler is None else sampler
         successes_P = torch.zeros(len(data), dtype=torch.long, device=self.device)
-        left, tokens, rollouts = list(range(len(data))), 0, 0
+        left, tokens, rollouts, cut = list(range(len(data))), 0, 0, 0
         for _ in range(1 + redraws):
             unjudged: list[int] = []
             for start in range(0, len(left), PROBLEMS_PER_PASS):
@@ -270,10 +272,16 @@ class Policy:
                 unjudged += [index[i] for i in sorted(set(failed))]
                 tokens += drawn.tokens
                 rollouts += samples * len(index)
+                cut += self.cut_off(drawn)
             left = unjudged
             if not left:
                 break
-        return Counted(successes_P, tokens, rollouts)
+        return Counted(successes_P, tokens, rollouts, cut)
+
+    def cut_off(self, samples: Samples) -> int:
+        """Rollouts that the length limit ended, of a model that ends some itself."""
+        ends = self.model.sizes.end_tokens
+        return int((samples.count_N * samples.clipped_N).sum()) if ends else 0
 
 
 def _judged(verifier: Verifier, text: str, answer: str) -> Outcome:

@@ -61,7 +61,7 @@ TABLES: Mapping[str, Mapping[str, Template]] = {
             "at half the learning rate, for a quarter of its steps{takes}."),
         "scores_flat": _stop(
             "No run learned, as far as can be told: none ends clearly above its start{hidden}.",
-            "{more}Try higher rates (`isocompute lr-sweep`), or easier problems (`difficulty`)."),
+            "{more}Try {rates} rates (`isocompute lr-sweep`), or easier problems (`difficulty`)."),
         "steps_assumed": _caution(
             "The step of the tracker is taken for updates, but it may count calls of `log`.",
             "Compare it with your trainer's steps. If they agree, read the log with "

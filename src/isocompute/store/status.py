@@ -22,6 +22,7 @@ from isocompute.store.unjudged import UnjudgedRow, unjudged_text
 from isocompute.study.adaptive import Look
 from isocompute.study.cost import NAMED, duration
 from isocompute.study.held_out import Shared
+from isocompute.study.spec import run_words
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,9 +93,8 @@ class Status:
             f"{duration(a.wall_s)} in {_count(a.attempts, 'attempt')}{self._started}; "
             f"{_count(self.runners, 'runner')} at work",
         ]  # fmt: skip
-        lines += [f"{r.state}: run {r.hash} (problems_per_batch={r.spec['problems_per_batch']}, "
-                  f"rollouts_per_problem={r.spec['rollouts_per_problem']}, seed={r.spec['seed']}): "
-                  f"{r.reason}" for r in self.runs if r.reason]  # fmt: skip
+        lines += [f"{r.state}: run {r.hash} ({run_words(r.spec)}): {r.reason}"
+                  for r in self.runs if r.reason]  # fmt: skip
         resting = {
             Configuration(run.spec["problems_per_batch"], run.spec["rollouts_per_problem"])
             for run in self.runs if run.state == "pending"

@@ -19,6 +19,7 @@ import pytest
 
 from fake_posterior import FakePosterior
 from isocompute.cli import main
+from isocompute.cli.resumed import resumed_lines
 from isocompute.design.adaptive import _rounded, look_at, next_look
 from isocompute.design.decider import decider
 from isocompute.domain import Configuration
@@ -408,7 +409,11 @@ def test_a_dry_run_says_what_it_would_thaw_and_what_that_takes(tmp_path):
     assert preview(study, folder, SCRIPT, thaw=True) is None
     run_study(study, folder, workers=0, settings=FAST, decide=SCRIPT)
     before = reached(folder)
-    assert preview(study, folder, SCRIPT).trains == []
+    over = preview(study, folder, SCRIPT)
+    assert over.trains == []
+    assert over.ended.startswith("ended: ")
+    said = " ".join(resumed_lines(over, study_cost(study, runs=[]), "s"))
+    assert f"{over.ended}." in " ".join(said.split())
     for asked in ([2], True):
         found = preview(study, folder, SCRIPT, thaw=asked)
         assert (found.thawed, found.goes_on) == ([2], False)

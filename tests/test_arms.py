@@ -237,6 +237,9 @@ def test_recipes_with_and_without_names_are_told_apart_by_what_differs(tmp_path:
     sources = [run(tmp_path, ONE), run(tmp_path, named, "t")]
     with pytest.raises(InputError, match=r"recipe.learning_rate=0.25 \(4 runs\)"):
         load_curves(sources)
+    one_each = [f"{source}[seed=0,rollouts_per_problem=4]" for source in sources]
+    with pytest.raises(InputError, match=r"recipe.learning_rate=0.25 \(1 run\); "):
+        load_curves(one_each)
 
 
 def test_a_long_list_of_arms_is_cut(tmp_path: Path) -> None:

@@ -168,7 +168,8 @@ def require_one_arm(path: str | Path, runs: Sequence[StoredRun]) -> None:
     arms = sorted(set(labels))
     if len(arms) <= 1:
         return
-    listed = "; ".join(f"{arm} ({labels.count(arm)} runs)" for arm in arms[:8])
+    counts = {arm: labels.count(arm) for arm in arms}
+    listed = "; ".join(f"{a} ({counts[a]} run{'s' * (counts[a] != 1)})" for a in arms[:8])
     more = f"; and {len(arms) - 8} more" if len(arms) > 8 else ""
     raise InputError(
         f"{path}: one fit needs runs of one recipe and problem set, but this holds {len(arms)}: "

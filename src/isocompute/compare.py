@@ -84,8 +84,8 @@ def compare_curves(
     paired = [_paired_seeds(sides[0][c], sides[1][c]) for c in configs]
     if not all(paired):
         notices.append(notice("seeds_unpaired"))
-    if name := _other_exam(a, b):
-        notices.append(notice("problems_differ", name=name))
+    if names := _other_exams(a, b):
+        notices.append(notice("problems_differ", names=names))
     difference = _difference(sides, configs, budgets_X, notices)
     rows = _rows(difference, sides, configs, budgets_X, level)
     return Comparison(
@@ -129,11 +129,11 @@ def _check(a: Sequence[Curve], b: Sequence[Curve], level: float, n_budgets: int)
         )
 
 
-def _other_exam(a: Sequence[Curve], b: Sequence[Curve]) -> str:
-    """What the sides call validation sets that hold different problems, or ""."""
+def _other_exams(a: Sequence[Curve], b: Sequence[Curve]) -> str:
+    """The validation sets of sides that do not validate on the same problems, else ""."""
     exams = [{c.validated_on for c in side} - {""} for side in (a, b)]
     names = dict.fromkeys(repr(c.problem_set) for c in (*a, *b))
-    return f"Validation set {' or '.join(names)}" if all(exams) and exams[0] != exams[1] else ""
+    return " and ".join(names) if all(exams) and exams[0] != exams[1] else ""
 
 
 def _by_config(curves: Sequence[Curve]) -> dict[Config, list[Curve]]:

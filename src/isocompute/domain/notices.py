@@ -313,7 +313,7 @@ TABLES: Mapping[str, Mapping[str, Template]] = {
             "One configuration with a single run on a side: no interval can be given.",
             "Train two more seeds on each side."),
         "problems_differ": _caution(
-            "{name} holds other problems in A than in B: part of a difference is theirs.",
+            "A and B validate on different problems ({names}): part of a difference is theirs.",
             "Validate both on the same problems."),
     },
     "Of a learning-rate sweep": {

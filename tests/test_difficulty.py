@@ -144,6 +144,17 @@ def test_unjudged_samples_count_as_drawn_but_in_no_rate() -> None:
     assert result.document["errors"] == 24
 
 
+@pytest.mark.parametrize(("cut", "told"), [(1, False), (2, True)])
+def test_cut_responses_are_told_above_a_tenth(cut: int, told: bool) -> None:
+    def sample(index_P: np.ndarray, samples: int) -> Draws:
+        return Draws(np.full(index_P.size, samples // 2), cut=cut * index_P.size)
+
+    document = measure_difficulty(sample, problem_set(5), second_stage=0).document
+    assert document["cut_off"] == 5 * cut
+    said = [one["text"] for one in document["notices"] if one["code"] == "responses_cut"]
+    assert said == ["12% of the responses were cut off: pass rates may be too low."] * told
+
+
 def test_what_the_verifier_failed_on_comes_back_by_problem() -> None:
     """Of three pieces, told in another order than that of the set."""
 

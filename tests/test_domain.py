@@ -125,7 +125,7 @@ def test_stops_come_first_and_nothing_twice() -> None:
     caution, again = (
         notice("extrapolated_down", times=3.0, edge=1e6, unit="rollouts") for _ in range(2)
     )
-    stop = notice("scores_flat", hidden="", more="")
+    stop = notice("scores_flat", hidden="", more="", rates="higher")
     assert ordered([note, caution, stop, again]) == [stop, caution, note]
     document = documented([note, stop])
     assert [row["level"] for row in document["notices"]] == ["stop", "note"]

@@ -84,6 +84,8 @@ def compare_curves(
     paired = [_paired_seeds(sides[0][c], sides[1][c]) for c in configs]
     if not all(paired):
         notices.append(notice("seeds_unpaired"))
+    if names := _other_exams(a, b):
+        notices.append(notice("problems_differ", names=names))
     difference = _difference(sides, configs, budgets_X, notices)
     rows = _rows(difference, sides, configs, budgets_X, level)
     return Comparison(
@@ -125,6 +127,13 @@ def _check(a: Sequence[Curve], b: Sequence[Curve], level: float, n_budgets: int)
             f"both sides must be measured by one metric, but got {', '.join(map(repr, metrics))}; "
             "choose one with --metric."
         )
+
+
+def _other_exams(a: Sequence[Curve], b: Sequence[Curve]) -> str:
+    """The validation sets of sides that do not validate on the same problems, else ""."""
+    exams = [{c.validated_on for c in side} - {""} for side in (a, b)]
+    names = dict.fromkeys(repr(c.problem_set) for c in (*a, *b))
+    return " and ".join(names) if all(exams) and exams[0] != exams[1] else ""
 
 
 def _by_config(curves: Sequence[Curve]) -> dict[Config, list[Curve]]:

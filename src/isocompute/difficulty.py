@@ -21,6 +21,7 @@ from numpy.typing import ArrayLike, NDArray
 from isocompute.domain import Notice, documented, notice
 from isocompute.engines.base import Unjudged
 from isocompute.errors import InputError, RunError
+from isocompute.health import Thresholds
 from isocompute.intervals import IntervalMethod, binomial_interval
 from isocompute.problems import BANDS, Problem, ProblemSet
 from isocompute.problems.selection import in_band
@@ -39,12 +40,14 @@ class Draws(NamedTuple):
         judged_P: responses that the verifier could judge; None: all of them.
         tokens: tokens that were generated, 0 where they are not counted.
         unjudged: what the verifier failed on, and why; `problem` is the index into the set.
+        cut: responses that a length limit ended, 0 where they are not counted.
     """
 
     successes_P: ArrayLike
     judged_P: ArrayLike | None = None
     tokens: int = 0
     unjudged: Sequence[Unjudged] = ()
+    cut: int = 0
 
 
 # Samples of a problem: a rate is then known to 0.0005. Half and twice of it change nothing else.
@@ -86,6 +89,7 @@ class Difficulty:
         rollouts: samples drawn in all, both stages, judged or not.
         tokens: generated, 0 where the sampler does not count them.
         unjudged: the samples that could not be judged, by problem, with the first reason.
+        cut: samples that a length limit ended, 0 where they are not counted.
     """
 
     problems: ProblemSet
@@ -100,6 +104,7 @@ class Difficulty:
     rollouts: int
     tokens: int
     unjudged: tuple[Unjudged, ...] = ()
+    cut: int = 0
 
     @property
     def errors(self) -> int:
@@ -175,7 +180,10 @@ class Difficulty:
     @property
     def advice(self) -> Advice:
         """Which recipe to train this set with."""
-        return recommend(self.first_rate_P)
+        advice, share = recommend(self.first_rate_P), self.cut / self.rollouts
+        if share <= Thresholds().clipped:
+            return advice
+        return advice._replace(notices=[notice("responses_cut", share=share), *advice.notices])
 
     @property
     def document(self) -> dict[str, Any]:
@@ -191,6 +199,7 @@ class Difficulty:
             "rollouts": self.rollouts,
             "tokens": self.tokens or None,
             "errors": self.errors,
+            "cut_off": self.cut,
             "unjudged": [
                 {"id": self.problems.problems[one.problem].id, "samples": one.rollouts,
                  "message": one.message, "response": one.response}
@@ -330,12 +339,12 @@ def measure_difficulty(
         )
     size = len(problems)
     successes, judged = np.zeros(size, dtype=np.int64), np.zeros(size, dtype=np.int64)
-    drawn = tokens = 0
+    drawn = tokens = cut = 0
     unjudged: dict[int, Unjudged] = {}
     planned = size * samples
 
     def stage(index_P: IntArray, each: int) -> None:
-        nonlocal drawn, tokens
+        nonlocal drawn, tokens, cut
         for start, begun in product(range(0, index_P.size, chunk), range(0, each, AT_ONCE)):
             part, of_each = index_P[start : start + chunk], min(AT_ONCE, each - begun)
             right, valid, draws = _draw(sample, part, of_each)
@@ -343,6 +352,7 @@ def measure_difficulty(
             judged[part] += valid
             drawn += part.size * of_each
             tokens += int(draws.tokens)
+            cut += int(draws.cut)
             for one in draws.unjudged:
                 known = unjudged.get(one.problem)
                 more = 0 if known is None else known.rollouts
@@ -373,7 +383,7 @@ def measure_difficulty(
         first_successes_P=first_successes, first_judged_P=first_judged,
         low_P=low, high_P=high,
         samples=samples, level=level, rollouts=drawn, tokens=tokens,
-        unjudged=tuple(unjudged[problem] for problem in sorted(unjudged)),
+        unjudged=tuple(unjudged[problem] for problem in sorted(unjudged)), cut=cut,
     )  # fmt: skip
 
 

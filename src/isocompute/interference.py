@@ -207,7 +207,8 @@ def _the_set(runs: Sequence[StoredRun], wanted: str | None, path: str) -> str:
     if wanted is None or wanted not in names:
         raise InputError(
             f"{path}: the problem set must be one of {', '.join(map(repr, names)) or 'none'}, but "
-            f"got {wanted!r}; choose one with --problem-set."
+            f"{'none was named' if wanted is None else f'got {wanted!r}'}; choose one with "
+            "--problem-set."
         )
     return wanted
 

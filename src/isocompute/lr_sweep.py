@@ -242,8 +242,9 @@ def check_scores(
         return str(wanted), names[0]
     if problem_set not in names:
         raise InputError(
-            f"the validation set must be one of {', '.join(map(repr, names))}, but got "
-            f"{problem_set!r}; choose one with --problem-set."
+            f"one validation set of {', '.join(map(repr, names))} must decide, but "
+            f"{'none was named' if problem_set is None else f'got {problem_set!r}'}; choose one "
+            "with --problem-set."
         )
     return str(wanted), problem_set
 

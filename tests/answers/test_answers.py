@@ -365,7 +365,9 @@ def test_simple_rules_keep_the_leaders_b_p() -> None:
 def test_a_verdict_is_that_of_the_gravest_notice() -> None:
     note = notice("n_confounded_with_batch")
     caution = notice("one_or_two_n", which=[8, 16], wanted=32)
-    stop = notice("scores_flat", hidden="; a rise below 0.02 would not show", more="")
+    stop = notice(
+        "scores_flat", hidden="; a rise below 0.02 would not show", more="", rates="higher"
+    )
     assert verdict_of([]) == ("ok", "")
     assert verdict_of([note]) == ("ok", "")
     assert verdict_of([note, caution]) == ("caution", caution.text)
@@ -530,6 +532,33 @@ def test_runs_with_step_0_and_one_evaluation_are_not_called_flat(rng) -> None:
         fit.__dict__.pop(name)
     fit.posterior.curves = tuple(ends_of(0.2, 0.2, n=n) for n in (8, 16, 32))
     assert "scores_flat" in codes(fit)
+
+
+def test_runs_that_fall_before_their_first_evaluation_are_not_told_to_try_higher_rates(rng) -> None:
+    fit = fit_of(rng)
+    at = (0.0, 1e4, 1e5, 1e6)
+    fit.posterior.curves = tuple(ends_of(0.3, 0.0, 0.01, 0.0, n=n, at=at) for n in (8, 16, 32))
+    (stop,) = [one for one in fit.notices if one.code in ("scores_fall", "scores_flat")]
+    assert stop.code == "scores_fall"
+    assert "at half the learning rate" in stop.remedy
+    for name in ("notices", "counted", "broke"):
+        fit.__dict__.pop(name)
+    one, *others = fit.curves  # fewer than half
+    fit.posterior.curves = (one, *(c.replace(score_K=np.full(4, 0.3)) for c in others))
+    assert "scores_flat" in codes(fit)
+
+
+@pytest.mark.parametrize(
+    ("rules", "rates"),
+    [(("reward_collapse",), "lower"), (("dead_batches",), "higher"), ((), "higher")],
+)
+def test_flat_runs_that_broke_are_told_to_try_lower_rates(rng, rules, rates) -> None:
+    fit = fit_of(rng)
+    fit.posterior.curves = tuple(
+        ends_of(0.2, 0.2, n=n).replace(failed_rules=rules) for n in (8, 16, 32)
+    )
+    (stop,) = [one for one in fit.notices if one.code == "scores_flat"]
+    assert f"Try {rates} rates" in stop.remedy
 
 
 def test_where_n_goes_on_rising_it_is_not_said_to_level_off(rng) -> None:
@@ -841,3 +870,11 @@ def test_the_best_so_far_is_no_less_than_what_is_reached(rng) -> None:
     assert fit.ends(c, 4 * end, nothing + 0.9) == pytest.approx((0.9, 0.9))
     assert fit.ends(c, 0.5 * end, nothing) == (0.0, 0.0)  # inside the data
     assert fit.ends(Configuration(3, 3), 4 * end, nothing) == (0.0, 0.0)  # nobody ran it
+
+
+def test_the_advice_to_failed_runs_is_about_what_broke_them_not_what_followed(rng) -> None:
+    fit = fit_of(rng)
+    rules = ("dead_batches", "reward_collapse")
+    fit.posterior.curves = tuple(c.replace(failed_rules=rules) for c in fit.curves)
+    (said,) = [one for one in fit.notices if one.code == "failed_health"]
+    assert said.remedy.startswith("Lower the learning rate")

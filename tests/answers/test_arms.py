@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import csv
 import json
+import re
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from isocompute.cli import main
+from isocompute.compare import compare_curves
 from isocompute.engines import problem_generators
 from isocompute.errors import InputError
 from isocompute.report.study_data import study_view
@@ -185,6 +188,68 @@ def test_an_export_keeps_the_arms_apart(study: Path, tmp_path: Path) -> None:
     ours = load_curves([study], where=["recipe=fast", "problems=small"])
     theirs = load_curves([table], where=["arm=recipe=fast problems=small"])
     assert {c.run for c in ours} == {c.run for c in theirs}
+
+
+def test_an_export_says_which_arm_a_run_is(study: Path, tmp_path: Path) -> None:
+    (table, *_) = export_study(study, tmp_path / "all", format="csv")
+    with table.open() as file:
+        arms = {row["run"]: row["arm"] for row in csv.DictReader(file)}
+    with Store(study) as store:
+        facts = {run.hash: run_facts(run) for run in store.runs()}
+    assert arms == {
+        run: f"recipe={f['recipe']} problems={f['problems']}" for run, f in facts.items()
+    }
+
+
+ONE = """
+engine: simulator
+problems:
+  train: {generated: simulated, options: {size: 8}}
+  validation: {near: {generated: simulated, options: {size: 6}}}
+recipe: {learning_rate: 0.5}
+grid: {problems_per_batch: 4, rollouts_per_problem: [4, 8], seeds: [0, 1]}
+budget: 1280
+evaluation: {samples: 4, per_octave: 2, first: 32}
+"""
+
+
+def test_scores_on_other_problems_are_no_further_seeds(tmp_path: Path) -> None:
+    folder = run(tmp_path, ONE)
+    others = ONE.replace("size: 6", "size: 9").replace("[0, 1]", "[2, 3]")
+    apart = run(tmp_path, others, "t")
+    run(tmp_path, others)  # into the folder of the first
+    wanted = "validation set 'near' holds others in 4 of 8 runs"
+    with pytest.raises(InputError, match=wanted) as caught:
+        load_curves([folder])
+    (where,) = re.findall(r"--where '(\S+)'", str(caught.value))
+    assert len(load_curves([folder], where=[where])) == 4
+    with pytest.raises(InputError, match=wanted):
+        load_curves([f"{folder}[validation.near.size=6]", apart])
+    a = load_curves([folder], where=["validation.near.size=6"])
+    b = load_curves([apart])
+    codes = [one["code"] for one in compare_curves(a, b).document["notices"]]
+    assert codes == ["problems_differ", "seeds_unpaired"]
+    same = compare_curves(b, load_curves([folder], where=["validation.near.size=9"]))
+    assert same.document["notices"] == []
+
+
+def test_recipes_with_and_without_names_are_told_apart_by_what_differs(tmp_path: Path) -> None:
+    named = ONE.replace("recipe: {learning_rate: 0.5}", "recipes: {slow: {learning_rate: 0.25}}")
+    sources = [run(tmp_path, ONE), run(tmp_path, named, "t")]
+    with pytest.raises(InputError, match=r"recipe.learning_rate=0.25 \(4 runs\)"):
+        load_curves(sources)
+    one_each = [f"{source}[seed=0,rollouts_per_problem=4]" for source in sources]
+    with pytest.raises(InputError, match=r"recipe.learning_rate=0.25 \(1 run\); "):
+        load_curves(one_each)
+
+
+def test_a_long_list_of_arms_is_cut(tmp_path: Path) -> None:
+    table = tmp_path / "t.csv"
+    rows = [f"32,8,{x},0.1,arm{i:02d}" for i in range(12) for x in (100, 200)]
+    table.write_text("problems_per_batch,rollouts_per_problem,rollouts,score,arm\n"
+                     + "\n".join(rows))  # fmt: skip
+    with pytest.raises(InputError, match="'arm07' and 4 more; choose one with --where arm=NAME"):
+        load_curves([table])
 
 
 def test_columns_of_a_table_select_rows(tmp_path: Path) -> None:

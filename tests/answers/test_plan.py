@@ -1927,6 +1927,13 @@ def test_what_was_trained_already_is_not_bought_again() -> None:
     assert trained_words(two, math.inf) == said_whole
     assert trained_words({"trained": None}) == ""
     # Before the first evaluation nobody knows a best one: the plan's own step.
+    ours = plan_budget(planted(), AT / 2, study=Extension()).document
+    assert ours["trained"] == {**d["trained"], "kept": None}
+    kept = "  trained    3 runs went this far: best at step 478 (a study keeps the last two)"
+    assert kept in said(plan_of(ours))
+    whole = plan_budget(planted(), AT, study=Extension()).document["trained"]
+    assert whole["kept"] is (True if whole["step"] == plan_budget(planted(), AT).allocation.steps
+                             else None)  # fmt: skip
     early = plan_budget(planted(first=5.0), AT / 20).document
     assert early["trained"] == {"runs": 3, "run": "32 x 32 seed 0", "step": early["steps"]}
 

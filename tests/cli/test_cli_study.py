@@ -180,6 +180,21 @@ def test_a_refused_edit_is_refused_before_its_cost_is_told(
     assert "an edit must not change runs that have results" in line
 
 
+@pytest.mark.parametrize(
+    ("edit", "said"),
+    [
+        ("evaluation.samples=3", "it changes evaluation.samples: 4 -> 3; undo it"),
+        ("problems.train.options.size=9", "it changes the problems of train; train.size: 8 -> 9"),
+    ],
+)
+def test_a_refused_edit_is_told_in_words_of_the_study_file(
+    finished: Path, capsys: pytest.CaptureFixture[str], edit: str, said: str
+) -> None:
+    file = finished.parent / "tiny.yaml"
+    assert main(["run", str(file), edit, "-o", str(finished), "--workers", "0"]) == 2
+    assert said in capsys.readouterr().err
+
+
 @pytest.mark.long
 def test_the_cost_is_shown_before_the_start_and_the_calibration_is_booked(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]

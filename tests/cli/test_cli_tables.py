@@ -406,6 +406,11 @@ def test_health_is_counted_by_configuration_and_rule() -> None:
         "health: 1 of 3 runs broke no rule",
         "! failure: entropy_collapse at B_p=32, n=8 in 2 runs, first at step 7",
     ]
+    runs[0].spec = {**spec, "arm": {"recipe": "kl"}}
+    assert health_lines(runs, {"a": [later], "b": [found], "c": []})[1:] == [
+        "! failure: entropy_collapse at B_p=32, n=8 in 1 run, first at step 7",
+        "! failure: entropy_collapse at B_p=32, n=8, recipe=kl in 1 run, first at step 9",
+    ]
 
 
 def test_difficulty_draws_its_histogram() -> None:

@@ -17,6 +17,7 @@ from isocompute.answers import fit_sweep, plan_from_source
 from isocompute.cli.fit_short import fit_lines
 from isocompute.errors import InputError
 from isocompute.notebook import Table
+from isocompute.notebook.sweep import _in_python
 from isocompute.runner import run_study
 from isocompute.sources import load_curves
 from study_helpers import small_study
@@ -148,6 +149,11 @@ def test_a_budget_in_hours_is_answered_where_every_run_was_timed(sweep: iso.Swee
 def test_a_budget_below_a_step_is_refused(sweep: iso.Sweep) -> None:
     with pytest.raises(InputError, match="a budget must hold a step of the smallest batch"):
         sweep.best([100, 1e6])
+
+
+def test_no_option_of_the_command_line_is_named_in_python() -> None:
+    line = "Before you spend: nothing: every check costs more than it can gain (--why)."
+    assert _in_python([line]) == line.replace(" (--why)", "")
 
 
 def test_a_plan_is_that_of_the_command_line(sweep: iso.Sweep) -> None:

@@ -41,7 +41,11 @@ from isocompute.engines.local.precision import (  # noqa: E402
 from isocompute.engines.local.sampling import nucleus, sample, scaled  # noqa: E402
 from isocompute.engines.local.supervised import _response_logits, _Sequences  # noqa: E402
 from isocompute.engines.local.tokenizer import WordTokenizer  # noqa: E402
-from isocompute.engines.local.worlds import WORLDS, MachineWorld  # noqa: E402
+from isocompute.engines.local.worlds import (  # noqa: E402
+    WORLDS,
+    MachineWorld,
+    world_problems,
+)
 from isocompute.errors import InputError  # noqa: E402
 from isocompute.recipe import Recipe  # noqa: E402
 from isocompute.verifiers import Outcome  # noqa: E402
@@ -263,6 +267,15 @@ def test_what_could_not_be_judged_is_kept_short(folder, monkeypatch):
     assert [len(one.response) for one in policy.take_unjudged()] == [300, 300]
     policy.count_successes(data, 1, torch.Generator().manual_seed(0), temperature=1.0, redraws=0)
     assert {len(one.message) for one in policy.take_unjudged()} == {300}
+
+
+def test_responses_that_the_limit_ends_are_counted(folder):
+    problems = world_problems("p", size=6, world="products")
+    few = success_counter("products", problems, max_new_tokens=2)(np.arange(6), 4)
+    assert few.cut == 24  # the shortest answer has a sign, a digit and an end
+    assert success_counter("products", problems)(np.arange(6), 4).cut < 24
+    # nothing ends the text of this one but the limit
+    assert success_counter(str(folder), WORLD.problems("p", 3, seed=1))(np.arange(3), 2).cut == 0
 
 
 def test_difficulty_draws_nothing_again(folder, monkeypatch):

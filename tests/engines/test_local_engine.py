@@ -230,7 +230,7 @@ def test_small_groups_and_large_batches_are_refused(folder):
 @pytest.mark.parametrize(
     ("prompt", "answer", "message"),
     [
-        ("A0B1!", "abc", "text must be made of the model's 33 words"),
+        ("A0B1!", "abc", "prompt of problem 'x': text must be .* model's 33 words, but got '!';"),
         ("A0" * 40, "abc", "a prompt must have 1 to 29 tokens for this model, but .* has 40"),
         ("", "abc", "a prompt must have 1 to 29 tokens for this model, but .* has 0"),
         ("A0B1", "xyz", "every answer must be one that 'hexbits>=7' can match"),

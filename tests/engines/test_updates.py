@@ -477,7 +477,8 @@ def test_answers_that_cannot_be_given_are_refused(folder):
         ({}, {"sampler_dtype": "int4"}, "sampler_dtype must be one of float32, bfloat16, int8"),
         ({}, {"dtype": "float8"}, "engine_options.dtype must be one of float32, bfloat16"),
         ({}, {"device": "abacus"}, "device must be a device of torch .* got 'abacus'"),
-        ({}, {"max_new_tokens": 1000}, "`max_new_tokens` must leave room .* got 1000; lower"),
+        ({}, {"max_new_tokens": 1000}, "got 1000; the longest prompt here has 4 .* at most 28"),
+        ({"zero_variance_filter": "regularizers"}, {}, "without kl_coef or entropy_coef,"),
     ],
 )
 def test_knobs_that_would_do_nothing_or_cannot_be_are_refused(folder, recipe, options, message):

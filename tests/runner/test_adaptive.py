@@ -19,6 +19,7 @@ import pytest
 
 from fake_posterior import FakePosterior
 from isocompute.cli import main
+from isocompute.cli.resumed import resumed_lines
 from isocompute.design.adaptive import _rounded, look_at, next_look
 from isocompute.design.decider import decider
 from isocompute.domain import Configuration
@@ -408,7 +409,11 @@ def test_a_dry_run_says_what_it_would_thaw_and_what_that_takes(tmp_path):
     assert preview(study, folder, SCRIPT, thaw=True) is None
     run_study(study, folder, workers=0, settings=FAST, decide=SCRIPT)
     before = reached(folder)
-    assert preview(study, folder, SCRIPT).trains == []
+    over = preview(study, folder, SCRIPT)
+    assert over.trains == []
+    assert over.ended.startswith("ended: ")
+    said = " ".join(resumed_lines(over, study_cost(study, runs=[]), "s"))
+    assert f"{over.ended}." in " ".join(said.split())
     for asked in ([2], True):
         found = preview(study, folder, SCRIPT, thaw=asked)
         assert (found.thawed, found.goes_on) == ([2], False)
@@ -583,7 +588,7 @@ def test_a_killed_sweep_takes_the_same_decisions(tmp_path):
         ("adaptive: {target: 0.5}", r"`adaptive.target` must be a budget of at least 1 rollout"),
         ("adaptive: {spend: 0.1}", r"`adaptive.spend` must be a budget of at least 1 rollout"),
         ("adaptive: {tolerence: 1}", r"got 'adaptive.tolerence'; did you mean 'tolerance'"),
-        ("adaptive: yes", r"adaptive of 'sweep.yaml': must be true, false or a mapping of bounds"),
+        ("adaptive: yes", r"adaptive of 'sweep.yaml' must be true, false or a mapping of bounds"),
         ("adaptive: {problem_set: other}",
          r"`adaptive.problem_set` must name a validation set, but got 'other' of val"),
         ("adaptive: true\ngrid: {problems_per_batch: 8, rollouts_per_problem: 4, seeds: 3}",

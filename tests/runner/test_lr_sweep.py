@@ -362,8 +362,12 @@ def test_bad_input_is_refused(tmp_path):
         lr_study(replace(base, runs=[*base.runs, *other]))
     with pytest.raises(InputError, match="at most the 4 samples of an evaluation, but got best@8"):
         check_scores(base, metric="best@8")
-    with pytest.raises(InputError, match="must be one of 'val', but got 'other'"):
+    with pytest.raises(InputError, match="set of 'val' must decide, but got 'other'; choose one"):
         check_scores(base, problem_set="other")
+    (spec,) = {s.seed: s for s in base.runs[:1]}.values()
+    two_sets = replace(spec, validation={**spec.validation, "more": spec.validation["val"]})
+    with pytest.raises(InputError, match="of 'more', 'val' must decide, but none was named;"):
+        check_scores(replace(base, runs=[two_sets]))
 
 
 STUDY = """

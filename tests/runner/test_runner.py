@@ -175,12 +175,15 @@ def test_a_refusal_of_the_engine_comes_before_anything_is_written(tmp_path):
 def test_health_rules_speak_while_a_run_goes_on(tmp_path, workers):
     notes = []
     study = odd("diverges", ns=(2,), seeds=(0,))
+    study = replace(study, runs=[replace(run, arm={"recipe": "hot"}) for run in study.runs])
     run_study(study, tmp_path, workers=workers, settings=FAST,
               progress=lambda p: notes.append(p.note))  # fmt: skip
     said = [note for note in notes if "divergence" in note]
     # Once, although the run goes on for two slices after it.
     assert len(said) == 1
-    assert said[0].startswith("problems_per_batch=4, rollouts_per_problem=2, seed=0: failure")
+    assert said[0].startswith(
+        "problems_per_batch=4, rollouts_per_problem=2, seed=0, recipe=hot: failure"
+    )
     assert "at step 3" in said[0]
 
 

@@ -16,6 +16,7 @@ from isocompute.answers.overfit import falls, windows_of
 from isocompute.answers.reading import Reading
 from isocompute.domain import Configuration, Curve
 from isocompute.domain.text import of_runs
+from isocompute.sources.studies import NO_STUDY_YET
 
 if TYPE_CHECKING:
     from isocompute.answers.prescribe import Question
@@ -71,7 +72,8 @@ def went_as_far(q: Question, a: Allocation) -> dict[str, Any] | None:
     Returns:
         How many `runs`, and the checkpoint to use, `step` of `run`: of the best checkpoint so far
         that of the best evaluation of them all; of the last one, and where none was evaluated so
-        early, the plan's own, of the first run.
+        early, the plan's own, of the first run. Of a study's own runs also whether it is `kept`,
+        None where it may be dropped.
     """
     own = [c for c in _runs_of(q, a) if c.rollouts_K[-1] >= a.rollouts]
     if not own:
@@ -80,7 +82,12 @@ def went_as_far(q: Question, a: Allocation) -> dict[str, Any] | None:
     seen = [part for c in own if len((part := c.until(a.rollouts)).score_K)]
     if q.fit.posterior.select == "best" and seen:
         run, step, _ = _best_so_far(seen)
-    return {"runs": len(own), "run": run.run, "step": step}
+    found = {"runs": len(own), "run": run.run, "step": step}
+    if q.study is None or q.study is NO_STUDY_YET:
+        return found
+    # A study of ours keeps the last two checkpoints of a run, and its end is one of them.
+    whole = next(c for c in own if c.run == run.run)
+    return {**found, "kept": True if step == step_of(whole, -1) else None}
 
 
 def _runs_of(q: Question, a: Allocation) -> list[Curve]:
@@ -94,6 +101,8 @@ def trained_words(d: Mapping[str, Any], room: float = 67) -> str:
         return ""
     many, at = found["runs"], f"at step {found['step']:,}"
     went = f"{many} run{'s' * (many > 1)} went this far"
+    if not found.get("kept", True):
+        return f"{went}: best {at} (a study keeps the last two)"
     if d.get("law", {}).get("select") == "final":
         return f"{went} already: use a checkpoint {at}"
     if many == 1:

@@ -56,9 +56,18 @@ class Windows(NamedTuple):
         move, sure = self.change(0, -1)
         if self.start is None:
             return sure > SURE or (move >= 0 and self.x_K[-1] - self.x_K[0] < WINDOW)
-        mean, variance = self.start
+        return max(sure, self._since(self.start)) > SURE
+
+    @property
+    def below_start(self) -> bool:
+        """Whether it surely ends lower than at step 0; False where there is no such score."""
+        return self.start is not None and self._since(self.start) < -SURE
+
+    def _since(self, start: tuple[float, float]) -> float:
+        """Change from step 0 to the end, in standard errors."""
+        mean, variance = start
         error = float(np.sqrt(variance + self.variance_K[-1]))
-        return max(sure, (float(self.mean_K[-1]) - mean) / max(error, 1e-9)) > SURE
+        return (float(self.mean_K[-1]) - mean) / max(error, 1e-9)
 
 
 def within(rate: ArrayLike) -> FloatArray:

@@ -161,18 +161,24 @@ def _learned(fit: Reading) -> Iterator[Notice]:
     of = windows_of(fit.counted, fit.unit)
     if 2 * sum(came_to(fit, c) < math.inf for c in fit.broke) > len(of):
         yield _unhealthy(fit)  # else one of many
-    if 2 * len(fallen := _fallen(of)) > len(of):
+    fallen = _fallen(of)
+    flat = 2 * len(fallen) <= len(of) and not any(w.rises for w in of.values())
+    if flat:  # they may have fallen before their first evaluation
+        fallen = sorted(c for c, w in of.items() if w.below_start)
+    if 2 * len(fallen) > len(of):
         # The shortest run of those, then of the smallest batch, is the cheapest to try again.
         first = min(fallen, key=lambda c: (fit.trained(c), c.batch_size, c))
         names = [named(fit, [c]) for c in fallen]
         names[1:] = (name.removeprefix("n = ") for name in names[1:])
         yield notice("scores_fall", fallen=names, which=named(fit, [first]),
                      trains={first: fit.trained(first) / 4})  # fmt: skip
-    elif not any(w.rises for w in of.values()):
+    elif flat:
         seen = _span(fit) * min((SURE * w.error(0, -1) for w in of.values()), default=0.0)
         hides = seen >= 0.005  # else it rounds to nothing
+        ill = [c for c in fit.curves if {*c.failed_rules} - {"dead_batches"}]  # of hard sets, too
         yield notice("scores_flat", hidden=f"; a rise below {seen:.2f} would not show" * hides,
-                     more="If that is much, evaluate on more problems. " * hides)
+                     more="If that is much, evaluate on more problems. " * hides,
+                     rates="lower" if 2 * len(ill) > len(fit.curves) else "higher")
 
 
 def _fallen(of: Mapping[Configuration, Windows]) -> list[Configuration]:
@@ -318,7 +324,10 @@ def _runs(fit: Fit) -> Iterator[Notice]:
         of_each = Counter(c.configuration for c in failed)
         again = {c: k * fit.buys(c, high_x) for c, k in of_each.items()}
         listed = [f"{named(fit, [c])} ({fit.unhealthy[c]})" for c in sorted(of_each)]
-        advice = OF_RUNS.get(failed[0].failed_rules[0], "Look at their health.")
+        broken = Counter(rule for c in failed for rule in c.failed_rules)
+        # Whatever broke a run, its batches are dead thereafter.
+        cause = min(broken, key=lambda rule: (rule == "dead_batches", -broken[rule], rule))
+        advice = OF_RUNS.get(cause, "Look at their health.")
         yield notice("failed_health", n_failed=len(failed), n_runs=len(curves), which=listed,
                      advice=advice, trains=again)  # fmt: skip
     if low := [c for c in curves if c.rate_left is not None and c.rate_left < FELL]:

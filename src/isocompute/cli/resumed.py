@@ -29,8 +29,7 @@ def resumed_lines(found: Preview, cost: Cost, folder: str) -> list[str]:
     runs = ", ".join(f"{count} {state}" for state, count in ended.items())
     trained = f"{found.rollouts:,} rollouts are trained" + f" ({runs})" * bool(runs)
     if not found.trains and not found.goes_on:
-        ended_words = f" Its sweep has ended; why: `isocompute status {folder}`."
-        why = "" if found.study.adaptive is None else ended_words
+        why = f" The sweep {found.ended}." if found.ended else ""
         if ended.keys() - {"done"}:
             why += " --retry-failed tries failed and invalid runs again."
         said = [f"{name}: nothing left to train; {trained}.{why}", "Nothing was run."]

@@ -292,18 +292,19 @@ def lr_sweep_lines(document: Row) -> list[str]:
 
 
 def health_lines(runs: Sequence[StoredRun], health: Mapping[str, Sequence[Finding]]) -> list[str]:
-    """Health in one line, and one line per configuration and rule that it broke."""
-    broken: dict[tuple[int, int, str, str], list[int]] = {}
+    """Health in one line, and one line per configuration, arm and rule that it broke."""
+    broken: dict[tuple[int, int, str, str, str], list[int]] = {}
     for run in runs:
         for f in health.get(run.hash, ()):
             b_p, n = run.spec["problems_per_batch"], run.spec["rollouts_per_problem"]
-            broken.setdefault((b_p, n, f.severity, f.code), []).append(f.step)
+            arm = "".join(f", {key}={name}" for key, name in run.spec.get("arm", {}).items())
+            broken.setdefault((b_p, n, arm, f.severity, f.code), []).append(f.step)
     healthy = sum(not health.get(run.hash) for run in runs)
     lines = [f"health: {healthy} of {len(runs)} runs broke no rule"]
-    for (b_p, n, severity, code), steps in sorted(broken.items()):
+    for (b_p, n, arm, severity, code), steps in sorted(broken.items()):
         seeds = f"{len(steps)} runs" if len(steps) > 1 else "1 run"
         lines.append(
-            f"{'!' if severity == 'failure' else ' '} {severity}: {code} at B_p={b_p}, n={n} in "
-            f"{seeds}, first at step {min(steps)}"
+            f"{'!' if severity == 'failure' else ' '} {severity}: {code} at B_p={b_p}, n={n}{arm} "
+            f"in {seeds}, first at step {min(steps)}"
         )
     return lines

@@ -99,6 +99,7 @@ class Curve:
         groups: what is known of its groups at its end.
         seen: share of the validation prompts that it trained on, where nobody said that this is
             meant.
+        validated_on: hash of the validation problems behind its scores; "" where it is not known.
     """
 
     problems_per_batch: int
@@ -134,6 +135,7 @@ class Curve:
     key: str = ""
     groups: Groups | None = None
     seen: float = 0.0
+    validated_on: str = ""
 
     @property
     def configuration(self) -> Configuration:

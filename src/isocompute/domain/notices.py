@@ -61,7 +61,7 @@ TABLES: Mapping[str, Mapping[str, Template]] = {
             "at half the learning rate, for a quarter of its steps{takes}."),
         "scores_flat": _stop(
             "No run learned, as far as can be told: none ends clearly above its start{hidden}.",
-            "{more}Try higher rates (`isocompute lr-sweep`), or easier problems (`difficulty`)."),
+            "{more}Try {rates} rates (`isocompute lr-sweep`), or easier problems (`difficulty`)."),
         "steps_assumed": _caution(
             "The step of the tracker is taken for updates, but it may count calls of `log`.",
             "Compare it with your trainer's steps. If they agree, read the log with "
@@ -118,8 +118,7 @@ TABLES: Mapping[str, Mapping[str, Template]] = {
             "Keep each run's best checkpoint, and stop there."),
         "overfitting": _caution(
             "Validation falls while training does not: {which}; at worst by {lost:.3f}, from "
-            "{at:k} {unit} on.",
-            "Stop these runs there, or train on more problems."),
+            "{at:k} {unit} on.", "Stop these runs there, or train on more problems."),
         "unhealthy_run": _caution(
             "{which}. Only the scores before that count.",
             "Train {again} again{takes}; entropy, KL and length show where it broke."),
@@ -139,12 +138,10 @@ TABLES: Mapping[str, Mapping[str, Template]] = {
             "Beyond {at:k} {unit} not every n can be compared: the runs of {which} end by then.",
             "Train these further."),
         "configuration_left_out": _caution(
-            "{which} was left out: {why}.",
-            "Evaluate it after step 0, too, at 3 budgets or more."),
+            "{which} was left out: {why}.", "Evaluate it after step 0, too, at 3 budgets or more."),
         "runs_mixed": _caution(
             "{n_rows} rows give a run a second score at the same rollouts: several runs seem to "
-            "share a name.",
-            "Add a column `seed` or `run` that tells them apart."),
+            "share a name.", "Add a column `seed` or `run` that tells them apart."),
         "scores_missing": _note(
             "{n_rows} rows without a score were left out.", "If these are many, fix the export."),
         "unequal_evaluations": _note(
@@ -152,8 +149,7 @@ TABLES: Mapping[str, Mapping[str, Template]] = {
             "Evaluate all runs alike."),
         "noise_estimated": _note(
             "How many outcomes a score rests on is not known: noise is estimated from "
-            "neighbouring scores.",
-            "Import logs that hold counts, or run a study."),
+            "neighbouring scores.", "Import logs that hold counts, or run a study."),
     },
     "Of a plan": {
         "score_unknown": _stop(
@@ -166,8 +162,7 @@ TABLES: Mapping[str, Mapping[str, Template]] = {
             "rate{takes}."),
         "extrapolated": _caution(
             "All n were compared only up to {edge:k} {unit}. This plan is {times:k} times "
-            "that{trust}.",
-            "{do}{takes}, and fit again."),
+            "that{trust}.", "{do}{takes}, and fit again."),
         "extrapolated_down": _caution(
             "All n were compared only from {edge:k} {unit} on; this is {times:k} times less.",
             "Plan for {edge:k} {unit} or more, or evaluate the runs earlier."),
@@ -308,8 +303,7 @@ TABLES: Mapping[str, Mapping[str, Template]] = {
             "Responses are cut at {limit:,} tokens, twice your mean or more.",
             "Model and GPUs must hold them."),
         "stand_ins": _caution(
-            "The study file has placeholders for {what}.",
-            "Pass {options}, or edit it."),
+            "The study file has placeholders for {what}.", "Pass {options}, or edit it."),
     },
     "Of a comparison": {
         "seeds_unpaired": _note(
@@ -318,6 +312,9 @@ TABLES: Mapping[str, Mapping[str, Template]] = {
         "no_interval": _caution(
             "One configuration with a single run on a side: no interval can be given.",
             "Train two more seeds on each side."),
+        "problems_differ": _caution(
+            "A and B validate on different problems ({names}): part of a difference is theirs.",
+            "Validate both on the same problems."),
     },
     "Of a learning-rate sweep": {
         "anchor_at_edge": _caution(
@@ -328,6 +325,9 @@ TABLES: Mapping[str, Mapping[str, Template]] = {
             "Try {least} updates or more: `budget={budget}`."),
     },
     "Of a problem set": {
+        "responses_cut": _caution(
+            "{share:.0%} of the responses were cut off: pass rates may be too low.",
+            "Raise --max-new-tokens."),
         "little_left": _caution(
             "The mean pass rate is {rate:.3g}: little is left to learn.", "Bring harder problems."),
         "between_bands": _caution(

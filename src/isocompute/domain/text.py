@@ -33,6 +33,17 @@ def two_digits(value: float) -> int:
     return int(value / digit) * int(digit)
 
 
+def some_of(words: Iterable[str], most: int = 8) -> str:
+    """A list for one line, cut where it grows long.
+
+    >>> some_of("abcd", most=2)
+    'a, b and 2 more'
+    """
+    listed = list(words)
+    more = f" and {len(listed) - most} more" if len(listed) > most else ""
+    return ", ".join(listed[:most]) + more
+
+
 def none_of(what: str, known: Iterable[str], got: str) -> str:
     """What is said where a name is none of those that there are.
 
@@ -43,7 +54,7 @@ def none_of(what: str, known: Iterable[str], got: str) -> str:
     """
     if not (named := sorted(filter(None, known))):
         return f"no {what} has a name here, but got {got!r}; leave it out."
-    listed = ", ".join(map(repr, named))
+    listed = some_of(map(repr, named))
     return f"the {what} must be one of {listed}, but got {got!r}; choose one of them."
 
 

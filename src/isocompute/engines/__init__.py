@@ -10,6 +10,7 @@ import contextlib
 import difflib
 import importlib
 import importlib.metadata
+import inspect
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, cast
 
@@ -42,8 +43,17 @@ def problem_generators() -> dict[str, Callable[..., ProblemSet]]:
         module, _, attribute = target.partition(":")
 
         def generate(name: str, **options: Any) -> ProblemSet:
-            made = getattr(importlib.import_module(module), attribute)(name, **options)
-            return cast("ProblemSet", made)
+            generator = getattr(importlib.import_module(module), attribute)
+            known = inspect.signature(generator)
+            try:
+                known.bind(name, **options)
+            except TypeError:
+                takes = [n for n, p in known.parameters.items() if p.kind is not p.VAR_KEYWORD]
+                raise InputError(
+                    f"the options of the generated problems {name!r} must be those that are known, "
+                    f"{', '.join(takes[1:])}, but got {', '.join(options) or 'none'}; correct them."
+                ) from None
+            return cast("ProblemSet", generator(name, **options))
 
         return generate
 

@@ -222,8 +222,8 @@ class Monitor:
         if clipped is not None and clipped > limits.clipped:
             yield _Broken(
                 "clipped_responses", "warning", {"clipped_share": clipped},
-                f"at most {limits.clipped:g} of the responses should be cut off, but "
-                f"{clipped:.3g} are at step {step}; allow longer responses.",
+                f"at most {_percent(limits.clipped)} of the responses should be cut off, but "
+                f"{_percent(clipped)} are at step {step}; allow longer responses.",
             )
         dead = self._mean("zero_variance_share", "high")
         if dead is not None and dead > limits.dead_batches and self._unsolved():
@@ -231,16 +231,17 @@ class Monitor:
             yield _Broken(
                 "dead_batches", "failure" if lasting else "warning",
                 {"zero_variance_share": dead},
-                f"at most {limits.dead_batches:g} of the problems should be without a gradient, "
-                f"but {dead:.3g} are at step {step}; raise n, or take problems that are neither "
-                "too hard nor too easy.",
+                f"at most {_percent(limits.dead_batches)} of the problems should be without a "
+                f"gradient, but {_percent(dead)} are at step {step}; raise n, or take problems "
+                "that are neither too hard nor too easy.",
             )
         errors = self._mean("verifier_error_share", "high")
         if errors is not None and errors > limits.verifier_errors:
             yield _Broken(
                 "verifier_errors", "warning", {"verifier_error_share": errors},
-                f"at most {limits.verifier_errors:g} of the responses should fail to be judged, "
-                f"but {errors:.3g} do at step {step}; correct the verifier or raise its time-out.",
+                f"at most {_percent(limits.verifier_errors)} of the responses should fail to be "
+                f"judged, but {_percent(errors)} do at step {step}; correct the verifier or raise "
+                "its time-out.",
             )
 
     def _broken_reward(self, step: int) -> Iterable[_Broken]:
@@ -253,6 +254,10 @@ class Monitor:
                 f"{now:.3g} at step {step} after {best:.3g}; lower the learning rate, or change "
                 "the regularisers to the recipe of the set's difficulty.",
             )
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.3g}%"
 
 
 def check_steps(

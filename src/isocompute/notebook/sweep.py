@@ -35,6 +35,7 @@ _WORDS = (
     (r"isocompute plan SOURCE (?:--unit tokens )?--budget (\S+)", r'.plan("\1")'),
     (r"isocompute report SOURCE", '.report("report.html")'),
     (r"(?<=: )--(?:full|why)", ".notices"),
+    (r" \(--why\)", ""),
     (r"--for (\w+)", r'trainer="\1"'),
     (r"--processes N", "processes=N"),
     (r"--rollouts-per-gpu-hour", "rollouts_per_gpu_hour"),

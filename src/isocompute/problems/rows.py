@@ -67,8 +67,8 @@ def _required(row: Row, column: str, where: str, columns: Mapping[str, str]) -> 
     cure = "add the column"
     if similar:
         cure = (
-            f"if `{similar[0]}` is meant, rename it, or say so beside the file's path: columns: "
-            f"{{{column}: {similar[0]}}}"
+            f"if `{similar[0]}` is meant, rename it, or in a study file say so beside its path: "
+            f"columns: {{{column}: {similar[0]}}}"
         )
     raise InputError(
         f"column `{name}` must be there, but {where} has {', '.join(map(str, row)) or 'none'}; "

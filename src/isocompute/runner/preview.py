@@ -12,11 +12,13 @@ from isocompute.runner.course import Course, Decide
 from isocompute.runner.execute import slice_of
 from isocompute.store.begun import KEPT
 from isocompute.store.database import Database, EmptyStudyError
+from isocompute.store.decisions import load_looks, why_ended
 from isocompute.store.register import register
 from isocompute.study.spec import RunSpec
 from isocompute.study.sweep import Study
 
-_COPIED = ("study", "runs", "attempts", "decisions")  # what a next step follows from
+# What a next step follows from.
+_COPIED = ("study", "problem_sets", "runs", "attempts", "decisions")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,6 +33,7 @@ class Preview:
         goes_on: whether more is decided after that.
         thawed: n that `--thaw` sends to their end.
         notes: one line each.
+        ended: why an adaptive sweep trains nothing more; "" of one that goes on.
     """
 
     study: Study
@@ -40,6 +43,7 @@ class Preview:
     goes_on: bool
     thawed: Sequence[int] = ()
     notes: Sequence[str] = ()
+    ended: str = ""
 
     @property
     def rollouts(self) -> int:
@@ -90,6 +94,7 @@ def preview(
                 c.rollouts_per_problem for c, row in after.of_configurations.items()
                 if row != before.of_configurations.get(c)),
             notes=() if begun is study else (KEPT,),
+            ended="" if begun.adaptive is None else why_ended(load_looks(copy), begun.rollouts),
         )  # fmt: skip
 
 

@@ -29,6 +29,7 @@ from isocompute.store.database import BusyError, Database, FencedError, StorageE
 from isocompute.store.register import register
 from isocompute.store.store import Store
 from isocompute.study.cost import Calibration
+from isocompute.study.spec import run_words
 from isocompute.study.sweep import Study
 
 _UNKNOWN_S = 5.0  # so long after its start a run's memory may be unknown without a word
@@ -227,11 +228,8 @@ class _Runner:
     def _take(self, event: Event) -> None:
         claim = event.task.claim
         if event.note:
-            allocation = event.task.spec.allocation
-            self._report(force=True, note=(
-                f"problems_per_batch={allocation.problems_per_batch}, rollouts_per_problem="
-                f"{allocation.rollouts_per_problem}, seed={event.task.spec.seed}: {event.note}"
-            ))  # fmt: skip
+            run = run_words(event.task.spec.to_dict())
+            self._report(force=True, note=f"{run}: {event.note}")
             return
         if event.outcome is None:
             self.live[claim.hash] = (event.step, claim.target_steps)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 
 from isocompute.domain import Curve
-from isocompute.domain.text import none_of
+from isocompute.domain.text import none_of, some_of
 from isocompute.errors import InputError
 from isocompute.importers.words.vocabulary import column_of, is_own
 from isocompute.metrics import parse_metric
@@ -49,7 +50,7 @@ def one_of(curves: list[Curve], name: str, wanted: str | None) -> list[Curve]:
     """The curves with one value of an attribute; which one must be clear."""
     labels = sorted({getattr(c, name) for c in curves})
     unnamed = "score" if name == "metric" else ""
-    listed = ", ".join(repr(label or unnamed) for label in labels) or "none"
+    listed = some_of(repr(label or unnamed) for label in labels) or "none"
     what = name.replace("_", " ")
     if wanted is None:
         if len(labels) != 1:
@@ -58,8 +59,29 @@ def one_of(curves: list[Curve], name: str, wanted: str | None) -> list[Curve]:
                 f"{_OPTIONS[name]}.",
                 options=_words(name, name.upper()), trial=_words(name, labels[-1]),
             )
+        _require_one_exam(curves)
         return curves
     fits = [wanted] if wanted in labels else [v for v in labels if arms.matches(v, wanted)]
     if not fits:
         raise InputError(none_of(what, (label or unnamed for label in labels), wanted))
-    return [c for c in curves if getattr(c, name) in fits]
+    chosen = [c for c in curves if getattr(c, name) in fits]
+    _require_one_exam(chosen)
+    return chosen
+
+
+def _require_one_exam(curves: Sequence[Curve]) -> None:
+    """Scores on different problems are no repetitions of each other, whatever their set is called.
+
+    Raises:
+        InputError: a validation set of one name that holds other problems in some of the runs.
+    """
+    for name in sorted({c.problem_set for c in curves}):
+        exams = Counter(c.validated_on for c in curves if c.problem_set == name and c.validated_on)
+        if len(exams) > 1:
+            (one, most), *others = exams.most_common()
+            rest = sum(number for _, number in others)
+            raise InputError(
+                f"one fit needs scores on the same problems, but validation set {name!r} holds "
+                f"others in {rest} of {most + rest} runs; choose those of one, "
+                f"--where 'validation.{name}.sha256={one[:8]}*', or give one study alone."
+            )

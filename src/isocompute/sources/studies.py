@@ -113,6 +113,7 @@ def _run_curves(
             start_s=begins_s,
             trials=problems * (samples if wanted.kind == "avg" else 1),
             failed_rules=failed,
+            validated_on=run.spec["validation"][name]["sha256"],
         )
 
 

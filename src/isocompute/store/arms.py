@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
+from isocompute.domain.text import some_of
 from isocompute.errors import InputError
 from isocompute.store.store import StoredRun
 
@@ -144,8 +145,7 @@ def matching(path: str, among: Sequence[T], where: Where, fact: Callable[[T, str
 def no_match(path: str, key: str, wanted: str, there: Sequence[str]) -> InputError:
     """What to say where a value matches nothing."""
     return InputError(
-        f"{path}: {key} must be one of {', '.join(map(repr, there[:8])) or 'none'}"
-        f"{f' and {len(there) - 8} more' if len(there) > 8 else ''}, but got {wanted!r}; "
+        f"{path}: {key} must be one of {some_of(map(repr, there)) or 'none'}, but got {wanted!r}; "
         "choose one of them."
     )
 
@@ -168,7 +168,8 @@ def require_one_arm(path: str | Path, runs: Sequence[StoredRun]) -> None:
     arms = sorted(set(labels))
     if len(arms) <= 1:
         return
-    listed = "; ".join(f"{arm} ({labels.count(arm)} runs)" for arm in arms[:8])
+    counts = {arm: labels.count(arm) for arm in arms}
+    listed = "; ".join(f"{a} ({counts[a]} run{'s' * (counts[a] != 1)})" for a in arms[:8])
     more = f"; and {len(arms) - 8} more" if len(arms) > 8 else ""
     raise InputError(
         f"{path}: one fit needs runs of one recipe and problem set, but this holds {len(arms)}: "
@@ -186,7 +187,7 @@ def arm_labels(runs: Sequence[StoredRun]) -> list[str]:
     whole = [tuple(sorted((k, v) for k, v in f.items() if k not in _NAMES)) for f in facts]
     arms = [facts[whole.index(arm)] for arm in dict.fromkeys(whole)]
     keys = sorted({k for f in arms for k in f}, key=lambda k: ("sha256" in k, k))
-    chosen = _enough(arms, [k for k in _NAMES if k in keys])
+    chosen = _enough(arms, [k for k in _NAMES if all(k in f for f in arms)])
     if chosen is None:
         chosen = _enough(arms, [k for k in keys if k not in _NAMES]) or []
     return [" ".join(f"{k}={f.get(k, '')}" for k in chosen) for f in facts]

@@ -101,9 +101,11 @@ def _head(run: StoredRun) -> Row:
 
 
 def _runs(runs: Sequence[StoredRun], times: bool) -> Iterator[Row]:
+    arms = _arms(runs)
     for run in runs:
         row = {
-            **_head(run), "engine": run.spec["engine"], "state": run.state, "reason": run.reason,
+            **_head(run), **({"arm": arms[run.hash]} if arms else {}),
+            "engine": run.spec["engine"], "state": run.state, "reason": run.reason,
             "steps": run.spec["steps"], "steps_done": run.steps_done, "rollouts": run.rollouts,
             "tokens": run.tokens, "evaluation_rollouts": run.evaluation_rollouts,
             "evaluation_tokens": run.evaluation_tokens,
@@ -142,9 +144,14 @@ def _scores(counts: list[int]) -> Row:
             "worst": counts[-1] / size}  # fmt: skip
 
 
-def _tidy(store: Store, runs: Sequence[StoredRun]) -> Iterator[Row]:
+def _arms(runs: Sequence[StoredRun]) -> dict[str, str]:
+    """Of each run, the words that tell its arm; empty where there is one."""
     labels = arm_labels(runs)
-    arms = dict(zip((run.hash for run in runs), labels, strict=True)) if any(labels) else {}
+    return dict(zip((run.hash for run in runs), labels, strict=True)) if any(labels) else {}
+
+
+def _tidy(store: Store, runs: Sequence[StoredRun]) -> Iterator[Row]:
+    arms = _arms(runs)
     for row in _evaluations(store, runs, times=False):
         yield {
             **{k: row[k] for k in ("problems_per_batch", "rollouts_per_problem", "rollouts")},

@@ -15,6 +15,7 @@ from isocompute.recipe import Recipe
 from isocompute.store.begun import keep_begun_recipes
 from isocompute.store.database import Database
 from isocompute.store.files import run_folder
+from isocompute.store.made_of import fingerprints, refuse_changed
 from isocompute.study.spec import RunSpec
 from isocompute.study.sweep import Study
 
@@ -33,9 +34,10 @@ def register(database: Database, study: Study, *, retry_failed: bool = False) ->
         The study under the recipes that it was begun with, see `keep_begun_recipes`.
 
     Raises:
-        InputError: if the study was edited in a way that would change runs that have results;
-            the difference is shown, and nothing is written.
+        InputError: if the study, or a file that it names, was edited in a way that would change
+            runs that have results; the difference is shown, and nothing is written.
     """
+    made_of = fingerprints(study)
     with database.write() as connection:
         stored = _stored(connection)
         study = keep_begun_recipes(stored, study)
@@ -50,8 +52,10 @@ def register(database: Database, study: Study, *, retry_failed: bool = False) ->
                 "WHERE state IN ('failed', 'invalid')"
             )
         revisions = _revisions(connection, study)
+        made_of = refuse_changed(connection, study, made_of)
         for key, value in (("name", study.name), ("source", dict(study.source)),
-                           ("slices", list(study.slices)), ("revisions", revisions)):  # fmt: skip
+                           ("slices", list(study.slices)), ("revisions", revisions),
+                           ("made_of", made_of)):  # fmt: skip
             connection.execute(
                 "INSERT OR REPLACE INTO study (key, value) VALUES (?, ?)",
                 (key, json.dumps(value, sort_keys=True)),
@@ -189,13 +193,27 @@ def _refuse_edits(stored: Mapping[str, tuple[dict[str, Any], int]], study: Study
             differences({k: v for k, v in old.items() if k != "arm"}, new) for old in olds
         ]
         nearest = min(found, key=len)  # of several variants
-        changed = "; ".join(nearest)
+        changed = "; ".join(map(_in_file_words, nearest))
         raise InputError(
             "an edit must not change runs that have results, but in the run problems_per_batch="
             f"{new['problems_per_batch']}, rollouts_per_problem={new['rollouts_per_problem']}, "
             f"seed={new['seed']} it changes {changed}; undo it, list both variants, or use "
             "another folder (-o)."
         )
+
+
+# What a specification calls otherwise than the study file does.
+_FILE_WORDS = {
+    "evaluation_samples": "evaluation.samples", "evaluations_per_octave": "evaluation.per_octave",
+    "first_evaluation": "evaluation.first",
+}  # fmt: skip
+
+
+def _in_file_words(difference: str) -> str:
+    name, _, values = difference.partition(": ")
+    if name.endswith(".sha256"):
+        return f"the problems of {name.removesuffix('.sha256')}"
+    return f"{_FILE_WORDS.get(name, name)}: {values}"
 
 
 def _coordinates(spec: Mapping[str, Any]) -> tuple[Any, ...]:

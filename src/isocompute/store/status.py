@@ -22,6 +22,7 @@ from isocompute.store.unjudged import UnjudgedRow, unjudged_text
 from isocompute.study.adaptive import Look
 from isocompute.study.cost import NAMED, duration
 from isocompute.study.held_out import Shared
+from isocompute.study.spec import run_words
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,7 +82,7 @@ class Status:
         wasted = a.wasted_rollouts + a.wasted_evaluation_rollouts
         counts = ", ".join(f"{count} {state}" for state, count in self.states.items() if count)
         lines = [
-            f"{self.name}: {len(self.runs)} runs: {counts}"
+            f"{self.name}: {_count(len(self.runs), 'run')}: {counts}"
             + (f"; besides {read}" if self.imported else ""),
             f"rollouts: {self._trained}",
             f"spent besides: {a.evaluation_rollouts:,} rollouts on evaluation, {wasted:,} lost to "
@@ -92,9 +93,8 @@ class Status:
             f"{duration(a.wall_s)} in {_count(a.attempts, 'attempt')}{self._started}; "
             f"{_count(self.runners, 'runner')} at work",
         ]  # fmt: skip
-        lines += [f"{r.state}: run {r.hash} (problems_per_batch={r.spec['problems_per_batch']}, "
-                  f"rollouts_per_problem={r.spec['rollouts_per_problem']}, seed={r.spec['seed']}): "
-                  f"{r.reason}" for r in self.runs if r.reason]  # fmt: skip
+        lines += [f"{r.state}: run {r.hash} ({run_words(r.spec)}): {r.reason}"
+                  for r in self.runs if r.reason]  # fmt: skip
         resting = {
             Configuration(run.spec["problems_per_batch"], run.spec["rollouts_per_problem"])
             for run in self.runs if run.state == "pending"

@@ -219,10 +219,7 @@ def _expand(file: StudyFile, content: Mapping[str, Any], name: str, load: _Loade
     grid = file.grid
     allocations = _allocations(grid, rollouts)
     if not allocations:
-        raise InputError(
-            "at least one batch must fit into the budget and max_batch, but none does: budget="
-            f"{rollouts} rollouts, max_batch={grid.max_batch}; raise one of them."
-        )
+        raise _too_small(grid, rollouts)
     _refuse_many(file, len(allocations))
     left_out = _left_out(grid, allocations)
     sections = {"": file.recipe} if file.recipes is None else dict(file.recipes)
@@ -250,6 +247,21 @@ def _expand(file: StudyFile, content: Mapping[str, Any], name: str, load: _Loade
                  adaptive=_bounds(file, rates, rollouts),
                  rates_at=_rates_at(file, allocations[0]), left_out=left_out,
                  source=content)  # fmt: skip
+
+
+def _too_small(grid: Grid, rollouts: int) -> InputError:
+    """Nothing of the grid fits."""
+    least = min(_numbers(grid.rollouts_per_problem))
+    batch = (
+        min(_numbers(grid.batch_size)) if grid.batch_size is not None
+        else least * min(_numbers(grid.problems_per_batch or [1]))
+    )  # fmt: skip
+    limit = "" if grid.max_batch is None else f", max_batch {grid.max_batch:,}"
+    return InputError(
+        f"at least one batch must fit into the budget{limit and ' and max_batch'}, but the "
+        f"smallest of the grid has {batch:,} rollouts, the budget {rollouts:,}{limit}; raise it, "
+        "or ask for smaller batches."
+    )
 
 
 def _rates_by_batch(file: StudyFile) -> RatesByBatch:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Sequence
 from dataclasses import fields
-from typing import Annotated, Any, Literal, get_type_hints
+from typing import Annotated, Any, Literal, get_args, get_type_hints
 
 from pydantic import (
     BaseModel,
@@ -26,6 +26,9 @@ Count = Annotated[int, Field(ge=1, le=10**12, strict=True)]
 Few = Annotated[int, Field(ge=1, le=10**6, strict=True)]
 Seed = Annotated[int, Field(ge=0, lt=2**63, strict=True)]
 Name = Annotated[str, Field(min_length=1, max_length=300)]
+# What would be refused otherwise: see `held_out`, `store.made_of` and `file`.
+Allowed = Literal["shared_prompts", "changed_files", "pickle", "trust_remote_code", "allow_pickle",
+                  "weights_only"]  # fmt: skip
 
 
 # True is no number, and neither is "10".
@@ -207,7 +210,7 @@ class StudyFile(_Section):
     lr_sweep: LrSweepSection | None = None
     slices: list[Number] = Field(default=[0.125, 0.25, 0.5, 1.0], min_length=1)
     rates: RatesSection = Field(default_factory=RatesSection)
-    allow: list[str] = Field(default_factory=list)
+    allow: list[Allowed] = Field(default_factory=list)
 
     @field_validator("problems", mode="before")
     @classmethod
@@ -260,22 +263,59 @@ def _explain(error: ValidationError, where: str) -> str:
     others = sorted({_place(one["loc"]) for one in found} - {location, ""})
     more = f" (at fault, too: {', '.join(others[:3])})" if others else ""
     if first["type"] == "extra_forbidden":
-        word = str(first["loc"][-1])
-        close = difflib.get_close_matches(word, sorted(_words()), n=1, cutoff=0.6)
-        hint = f"did you mean {close[0]!r}?" if close else "remove it."
-        if close == [word]:
-            hint = "it belongs elsewhere in the file, docs/sweep.md shows where."
+        hint = _hint(first["loc"])
         return f"{where} must use known words only, but got {location!r}; {hint}{more}"
     if first["type"] == "missing":
         return f"{where} must have {location!r}, but it is missing; add it.{more}"
-    message = first["msg"].removeprefix("Value error, ")
+    message = _RULES.get(first["type"], first["msg"].removeprefix("Value error, "))
     got = repr(first["input"])
     got = got if len(got) <= 120 else got[:117] + "..."
     spot = f"{location} of {where}" if location else where
     cure = "correct it."
     if "," in got and got.startswith("'") and first["type"].startswith(("int", "float")):
         cure = f"write a list: [{first['input']}]."
-    return f"{spot}: {message}, but got {got}; {cure}{more}"
+    rule = message.replace("Input should be", "must be", 1)
+    rule = f" {rule}" if rule.startswith("must") else f": {rule}"
+    return f"{spot}{rule}, but got {got}; {cure}{more}"
+
+
+# What pydantic says of these is in its own words, or of our classes.
+_RULES = {
+    "dict_type": "must be a section, words with values",
+    "model_type": "must be a section, words with values",
+    "list_type": "must be a list",
+    "too_short": "must hold at least 1 item",
+}
+
+
+def _hint(loc: Sequence[int | str]) -> str:
+    """What may be meant by a word that is unknown where it stands."""
+    word, there = str(loc[-1]), sorted(_section(loc[:-1]).model_fields)
+    close = difflib.get_close_matches(word, there, n=1, cutoff=0.6) or [
+        one for one in there
+        if one.startswith(word) or word == "".join(part[0] for part in one.split("_"))
+    ]  # fmt: skip
+    if close:
+        return f"did you mean {' or '.join(map(repr, close))}?"
+    if word in _words():
+        return "it belongs elsewhere in the file, docs/sweep.md shows where."
+    return f"remove it, or take one of {', '.join(there)}."
+
+
+def _section(loc: Sequence[int | str]) -> type[BaseModel]:
+    """The section that a place of the file lies in; names of arms and sets lead nowhere."""
+    here: type[BaseModel] = StudyFile
+    for part in loc:
+        field = here.model_fields.get(str(part))
+        here = _section_in(None if field is None else field.annotation) or here
+    return here
+
+
+def _section_in(annotation: Any) -> type[BaseModel] | None:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    inner = (_section_in(one) for one in get_args(annotation))
+    return next((one for one in inner if one is not None), None)
 
 
 def _place(loc: Sequence[int | str]) -> str:

@@ -15,6 +15,17 @@ from isocompute.problems import ProblemSet
 from isocompute.recipe import Recipe
 
 
+def run_words(spec: Mapping[str, Any]) -> str:
+    """What tells a run of a study from the others, in words of its file.
+
+    >>> arm = {"recipe": "kl"}
+    >>> run_words({"problems_per_batch": 8, "rollouts_per_problem": 4, "seed": 0, "arm": arm})
+    'problems_per_batch=8, rollouts_per_problem=4, seed=0, recipe=kl'
+    """
+    of = {key: spec[key] for key in ("problems_per_batch", "rollouts_per_problem", "seed")}
+    return ", ".join(f"{key}={value}" for key, value in {**of, **spec.get("arm", {})}.items())
+
+
 @dataclass(frozen=True, kw_only=True)
 class RunSpec:
     """Everything that one training run depends on.

@@ -253,7 +253,8 @@ def load_verifier(
         if not file.is_file() or not function.isidentifier():
             raise InputError(
                 "a verifier of your own must be written path/file.py:function with a file that "
-                f"exists, but got {spec!r}; check the path (relative paths start at {folder})."
+                f"exists, but got {spec!r}; check the path (relative paths start at "
+                f"{Path(folder).resolve()})."
             )
         target = f"{file.resolve()}:{function}"
         return _worker(spec, target, FUNCTION_TIMEOUT_S if timeout_s is None else timeout_s)

@@ -30,12 +30,14 @@ class BaseCounts(NamedTuple):
         judged_P: responses that the verifier could judge.
         tokens: drawn in all.
         unjudged: what the verifier failed on; `problem` is the index into the whole set.
+        cut: responses that the length limit ended.
     """
 
     successes_P: IntArray
     judged_P: IntArray
     tokens: int
     unjudged: tuple[Unjudged, ...]
+    cut: int
 
 
 def success_counter(
@@ -89,7 +91,7 @@ def success_counter(
             judged_P[one.problem] -= one.rollouts
         return BaseCounts(
             drawn.successes_P.cpu().numpy().astype(np.int64), judged_P, drawn.tokens,
-            tuple(replace(one, problem=int(places[one.problem])) for one in unjudged),
+            tuple(replace(one, problem=int(places[one.problem])) for one in unjudged), drawn.cut,
         )  # fmt: skip
 
     return count

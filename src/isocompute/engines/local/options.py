@@ -107,6 +107,8 @@ def check_recipe(spec: RunSpec, options: Options) -> None:
         ("clip_high", several, "updates_per_batch > 1 (the ratio is 1 otherwise)"),
         ("update_split", several, "updates_per_batch > 1"),
         ("gradient_rollouts", not ppo, "a group baseline, which ppo has not"),
+        ("zero_variance_filter", recipe.zero_variance_filter != "regularizers" or recipe.kl_coef > 0
+         or recipe.entropy_coef > 0, "kl_coef or entropy_coef, the terms that it filters"),
         ("importance_level", recipe.importance_cap is not None, "importance_cap"),
         ("gae_gamma", ppo, "objective ppo"),
         ("gae_lambda", ppo, "objective ppo"),

@@ -23,7 +23,7 @@ from isocompute.engines.local.precision import find_device
 from isocompute.engines.local.sampling import Samples, sample
 from isocompute.engines.local.tokenizer import Tokenizer, load_tokenizer
 from isocompute.errors import InputError, IsocomputeError
-from isocompute.problems import ProblemSet
+from isocompute.problems import Problem, ProblemSet
 from isocompute.verifiers import Outcome, Verifier, load_verifier
 
 PROBLEMS_PER_PASS = 256  # of an evaluation: bounds its memory
@@ -48,7 +48,7 @@ def base_folder(model: str) -> Path:
     known = sorted(p.name for p in Path(str(shipped)).glob("*") if p.is_dir())
     raise InputError(
         f"`model` must be a folder or one of the shipped models ({', '.join(known) or 'none'}), "
-        f"but got {model!r}; correct engine_options.model."
+        f"but got {model!r}; correct engine_options.model (relative paths start at {Path.cwd()})."
     )
 
 
@@ -95,11 +95,13 @@ class Counted(NamedTuple):
     Attributes:
         successes_P: successes out of the samples asked for, per problem.
         tokens, rollouts: drawn in all, those of problems that were drawn again included.
+        cut: of these rollouts, those that the length limit ended; 0 of a model without an end.
     """
 
     successes_P: Tensor
     tokens: int
     rollouts: int
+    cut: int
 
 
 class Policy:
@@ -145,13 +147,15 @@ class Policy:
                 vocabulary cannot express, or an answer that can never be matched.
         """
         verifier = load_verifier(problems.verifier)
-        rows = [self.tokenizer.encode(p.prompt) for p in problems.problems]
+        rows = [self._encoded(p) for p in problems.problems]
         positions = self.model.sizes.max_position_embeddings
         room = positions - self.max_new_tokens
         if room < 1:
             raise InputError(
                 f"`max_new_tokens` must leave room for a prompt in the model's {positions} "
-                f"positions, but got {self.max_new_tokens}; lower it."
+                f"positions, but got {self.max_new_tokens}; the longest prompt here has "
+                f"{max(map(len, rows))} tokens: give at most "
+                f"{max(positions - max(map(len, rows)), 1)}."
             )
         for problem, row in zip(problems.problems, rows, strict=True):
             if not 1 <= len(row) <= room:
@@ -181,6 +185,12 @@ class Policy:
         return TokenizedProblems(
             problems=problems, token_PS=token_PS, length_P=length_P, verifier=verifier
         )
+
+    def _encoded(self, problem: Problem) -> list[int]:
+        try:
+            return self.tokenizer.encode(problem.prompt)
+        except InputError as error:
+            raise InputError(f"prompt of problem {problem.id!r}: {error}") from None
 
     def texts(self, samples: Samples) -> list[str]:
         """Responses as text, in the order of the samples."""
@@ -245,7 +255,7 @@ class Policy:
         """
         model = self.model if sampler is None else sampler
         successes_P = torch.zeros(len(data), dtype=torch.long, device=self.device)
-        left, tokens, rollouts = list(range(len(data))), 0, 0
+        left, tokens, rollouts, cut = list(range(len(data))), 0, 0, 0
         for _ in range(1 + redraws):
             unjudged: list[int] = []
             for start in range(0, len(left), PROBLEMS_PER_PASS):
@@ -262,10 +272,16 @@ class Policy:
                 unjudged += [index[i] for i in sorted(set(failed))]
                 tokens += drawn.tokens
                 rollouts += samples * len(index)
+                cut += self.cut_off(drawn)
             left = unjudged
             if not left:
                 break
-        return Counted(successes_P, tokens, rollouts)
+        return Counted(successes_P, tokens, rollouts, cut)
+
+    def cut_off(self, samples: Samples) -> int:
+        """Rollouts that the length limit ended, of a model that ends some itself."""
+        ends = self.model.sizes.end_tokens
+        return int((samples.count_N * samples.clipped_N).sum()) if ends else 0
 
 
 def _judged(verifier: Verifier, text: str, answer: str) -> Outcome:

@@ -64,8 +64,7 @@ def step_record(
     }
     policy.judged = policy.errors = 0
     if policy.model.sizes.end_tokens:
-        cut = int((samples.count_N * samples.clipped_N).sum())
-        health["clipped_share"] = cut / batch
+        health["clipped_share"] = policy.cut_off(samples) / batch
     return StepRecord(
         step=step, rollouts=rollouts, tokens=tokens, problem_Q=problem_Q,
         successes_Q=successes_Q.cpu().numpy(), samples=samples_each, health=health,

@@ -60,7 +60,7 @@ class WordTokenizer:
         words = self._split.findall(text)
         unknown = [w for w in words if w not in self._number or w in self.special]
         if unknown or sum(map(len, words)) != len(text):
-            seen = unknown[0] if unknown else text
+            seen = unknown[0] if unknown else self._split.sub("", text)
             raise InputError(
                 f"text must be made of the model's {len(self)} words, but got {seen[:40]!r}; "
                 "use problems of this model's world, or another model."

@@ -200,7 +200,7 @@ def complete_runs(runs: Sequence[ImportedRun]) -> list[ImportedRun]:
         raise asked if more is None else AskedError([asked, more])
     scored = [run for run in kept if any(s.split != "train" for s in run.series)]
     left = [run for run in kept if scored and run not in scored
-            and None in (run.problems_per_batch, run.rollouts_per_problem)]  # fmt: skip
+            and None in run.design[:2]]  # fmt: skip
     kept = [run for run in kept if run not in left]
     require_configuration(kept)
     told = [f"left out: {run.name} has no held-out score, and B_p and n are not known"

@@ -8,7 +8,7 @@ from pathlib import Path
 from isocompute.importers.beside.beside import configuration_beside, configuration_named
 from isocompute.importers.beside.elsewhere import with_processes
 from isocompute.importers.beside.listed import configuration_in_table
-from isocompute.importers.values.imported import STOPPED, Errors, UnclearError
+from isocompute.importers.values.imported import STOPPED, Errors, ImportedRun, UnclearError
 from isocompute.importers.values.reading import clean_text, flatten, whole
 from isocompute.importers.words.called import LOG2, refuse_logarithm
 from isocompute.importers.words.configuration import IN_ROWS, configuration
@@ -22,6 +22,12 @@ from isocompute.importers.words.settings import Column
 BESIDE, SIDE = "configuration: read from ", " beside the log"
 # What W&B and MLflow say of a run that did not come to its end, in words.
 CUT = {"crashed": "crashed", "failed": "failed", "killed": "was killed"}
+
+
+def files_beside(run: ImportedRun) -> list[str]:
+    """The files beside its log that a run's configuration was read from."""
+    return [line.removeprefix(BESIDE).removesuffix(SIDE)
+            for line in run.provenance.inferred if line.startswith(BESIDE)]  # fmt: skip
 
 
 def two_in_rows(run: str, key: str, one: object, other: object) -> UnclearError:

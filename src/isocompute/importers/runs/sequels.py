@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from isocompute.importers.runs.checks import UNCOUNTED
-from isocompute.importers.runs.repetitions import NOT_NOISE, SETTINGS, differing
+from isocompute.importers.runs.repetitions import NOT_NOISE, differing, noise_of
 from isocompute.importers.runs.shared import scores_of
 from isocompute.importers.values.imported import (
     FloatArray,
@@ -23,6 +23,7 @@ from isocompute.importers.values.imported import (
     IntArray,
     Outcomes,
     UnclearError,
+    distinct,
 )
 from isocompute.importers.values.spent import Each, Spent, kept_of, known_at
 
@@ -43,7 +44,7 @@ def join_counted_anew(
     alike: dict[tuple[object, ...], list[int]] = defaultdict(list)
     for i, run in enumerate(runs):
         if run.problems_per_batch is not None and run.series:
-            alike[tuple(getattr(run, name) for name in SETTINGS)].append(i)
+            alike[run.design].append(i)
     out: dict[int, ImportedRun] = dict(enumerate(runs))
     for group in alike.values():
         left = group if len(group) <= _MOST_PARTS else []
@@ -97,8 +98,7 @@ def _ends_where(whole: ImportedRun, part: ImportedRun) -> tuple[float, float] | 
         other = theirs.get((s.metric, s.problem_set))
         if s.split != "validation" or other is None or min(s.score_K.size, other.score_K.size) < 4:
             continue
-        bends = np.concatenate([np.diff(one.score_K, 2) for one in (s, other)])
-        noise = float(np.median(np.abs(bends))) / (0.6745 * 6**0.5)
+        noise = noise_of(s.score_K, other.score_K)
         first, last, begins = float(s.score_K[0]), float(s.score_K[-1]), float(other.score_K[0])
         if abs(begins - first) > max(NOT_NOISE * noise, 2 * abs(begins - last)):
             return last, begins
@@ -107,7 +107,7 @@ def _ends_where(whole: ImportedRun, part: ImportedRun) -> tuple[float, float] | 
 
 def _after(part: ImportedRun, whole: ImportedRun) -> ImportedRun:
     """A log with its steps, rollouts and tokens counted on from the end of another."""
-    last = max(int(s.step_K[-1]) for s in whole.series if s.step_K.size)
+    last = whole.last
 
     def on(name: str) -> float:
         return max(float(getattr(s, name)[-1]) for s in whole.series if s.step_K.size)
@@ -137,7 +137,7 @@ def span_of(run: ImportedRun) -> tuple[int, int, float] | None:
     steps = steps or [s.step_K for s in run.series if s.step_K.size]
     if not steps:
         return None
-    step_K = np.unique(np.concatenate(steps), return_index=True)[0]  # alone it loads numpy.ma
+    step_K = distinct(np.concatenate(steps))
     gaps = np.sort(np.diff(step_K))
     width = float(gaps[(gaps.size - 1) // 2] + gaps[gaps.size // 2]) / 2 if gaps.size else 1.0
     return int(step_K[0]), int(step_K[-1]), width
@@ -267,17 +267,16 @@ def _joined(first: ImportedRun, then: ImportedRun) -> ImportedRun:
     begins = then.spent.begins(span[0])
     before, its_own = kept_of(first), then.spent
     spent = before.then(its_own, begins)
-    kept = {(s.metric, s.problem_set, s.split): s for s in first.series}
+    kept = {s.of: s for s in first.series}
     for s in then.series:
-        key = (s.metric, s.problem_set, s.split)
-        old = kept.get(key)
+        old = kept.get(s.of)
         if old is None or not s.step_K.size:
-            kept.setdefault(key, s)
+            kept.setdefault(s.of, s)
             continue
         stays = old.step_K < s.step_K[0]
         drawn_K = _counted_on(s.rollouts_K, s.step_K, before.drawn, its_own.drawn, begins)
         tokens_K = _counted_on(s.tokens_K, s.step_K, before.tokens, its_own.tokens, begins)
-        kept[key] = replace(
+        kept[s.of] = replace(
             old, n_missing=old.n_missing + s.n_missing,
             step_K=np.concatenate((old.step_K[stays], s.step_K)),
             rollouts_K=np.concatenate((old.rollouts_K[stays], drawn_K)),

@@ -118,16 +118,6 @@ class Times(NamedTuple):
         return Pace(of_all, _places(mean, of_all), self.clocked)
 
 
-def timed(side: Mapping[str, Side], gpus: int | None) -> dict[str, Any]:
-    """What a record says of times; see `times_of`.
-
-    Args:
-        side: numbers by kind and step.
-        gpus: as the user says; None: what verl's throughput implies.
-    """
-    return said_of(times_of(side), gpus or gpus_by_throughput(side))
-
-
 def said_of(times: Times | None, gpus: float | None) -> dict[str, Any]:
     """What a record says of times, on so many GPUs."""
     found = None if times is None else times.pace()

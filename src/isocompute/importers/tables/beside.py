@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from isocompute.errors import InputError
 from isocompute.importers.beside.beside import configuration_beside
 from isocompute.importers.beside.listed import configuration_in_table
-from isocompute.importers.tables.columns import DRAWN, plain_name
+from isocompute.importers.tables.columns import DRAWN
 from isocompute.importers.tables.table import FloatArray
 from isocompute.importers.tables.wide import Texts
 from isocompute.importers.tables.workbooks import said_beside
@@ -21,7 +21,7 @@ from isocompute.importers.values.headers import head_of
 from isocompute.importers.values.imported import DESIGN, UnclearError
 from isocompute.importers.values.reading import whole
 from isocompute.importers.words.configuration import configuration, problems_of
-from isocompute.importers.words.plain_words import RESPONSES, counted_in
+from isocompute.importers.words.plain_words import RESPONSES, counted_in, plain_name
 from isocompute.importers.words.settings import Settings
 
 # How many problems are trained on, each once in an epoch

@@ -22,7 +22,7 @@ from isocompute.importers.words.asking import BY_N, Cure, likely_columns, trial_
 from isocompute.importers.words.called import LOG2, YOURS, by_maps, holds, mapping, maps_of
 from isocompute.importers.words.configuration import configuration
 from isocompute.importers.words.names import pattern_in_columns, pattern_in_path
-from isocompute.importers.words.plain_words import RESPONSES, unit_of
+from isocompute.importers.words.plain_words import RESPONSES, plain_name, unit_of
 from isocompute.importers.words.settings import Settings
 from isocompute.recipe import RECORDED
 
@@ -186,17 +186,6 @@ def _by_seed(columns: Sequence[str], settings: Settings) -> dict[str, Settings]:
              if (named := _OF_SEED.fullmatch(text := c.strip()))}  # fmt: skip
     told = {"score", "seed", *settings.columns} & {c.strip() for c in columns}
     return {} if told or "{seed}" in (settings.pattern or "") or len(found) < _LEAST_RUNS else found
-
-
-def plain_name(name: str) -> str:
-    """`Problems per batch` -> `problems_per_batch`.
-
-    >>> plain_name("Rollouts-Per Problem")
-    'rollouts_per_problem'
-    >>> plain_name("Prompts / batch")
-    'prompts_per_batch'
-    """
-    return name.lower().replace(" / ", "_per_").replace(" ", "_").replace("-", "_")
 
 
 def not_there(

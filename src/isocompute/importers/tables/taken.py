@@ -23,7 +23,6 @@ from isocompute.importers.tables.columns import (
     Scores,
     columns_meant,
     not_there,
-    plain_name,
 )
 from isocompute.importers.tables.ranges import SCORES
 from isocompute.importers.tables.table import (
@@ -40,7 +39,7 @@ from isocompute.importers.values.headers import head_of
 from isocompute.importers.values.imported import DESIGN
 from isocompute.importers.words.called import LOG2, counts_problems
 from isocompute.importers.words.configuration import MODELS, configuration
-from isocompute.importers.words.plain_words import RESPONSES
+from isocompute.importers.words.plain_words import RESPONSES, plain_name
 from isocompute.importers.words.scale import TITLED, are_percent
 from isocompute.importers.words.settings import Settings
 from isocompute.importers.words.vocabulary import MEASURED_AT

@@ -21,6 +21,7 @@ from isocompute.errors import InputError
 from isocompute.importers.tables.table import FloatArray, scores_of
 from isocompute.importers.values.imported import DESIGN, UnclearError
 from isocompute.importers.words.paths import regex_of
+from isocompute.importers.words.plain_words import plain_name
 from isocompute.importers.words.settings import Settings
 from isocompute.importers.words.vocabulary import counts_updates
 
@@ -82,8 +83,7 @@ def of_update(column: str, settings: Settings) -> tuple[Settings, int] | None:
 
 def says_end(column: str) -> bool:
     """Whether a column of a table with one for every update says how many a run did."""
-    plain = re.sub("[ -]+", "_", column.strip().lower())
-    return counts_updates(plain.removesuffix("_total").removesuffix("_run"))
+    return counts_updates(plain_name(column.strip()).removesuffix("_total").removesuffix("_run"))
 
 
 def turned(

@@ -25,8 +25,6 @@ from isocompute.importers.values.timing import SECONDS
 LATE = 3.0
 _LEAST_ROWS, _CHANGES, _APART = 20, 4, 3  # see `without_repeats`
 REPEATS = "score: rows that repeat the last evaluation count once"
-BEGUN = "begins: step {}, since {} updates are planned and the log ends at step {}"
-OWN_BEGINNING = "begins: not used, since the log begins at step {}"
 
 Side = Mapping[str, Mapping[int, float]]  # numbers beside scores: kind -> step -> value
 

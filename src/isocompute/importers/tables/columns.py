@@ -18,7 +18,7 @@ from isocompute.importers.tables.wide import of_update, pattern_of_updates, says
 from isocompute.importers.values.headers import head_of, rows_of
 from isocompute.importers.values.imported import DESIGN, distinct
 from isocompute.importers.values.reading import number
-from isocompute.importers.words.asking import BY_N, Cure, likely_columns, trial_of
+from isocompute.importers.words.asking import BY_N, SHORTEST, Cure, likely_columns, trial_of
 from isocompute.importers.words.called import LOG2, YOURS, by_maps, holds, mapping, maps_of
 from isocompute.importers.words.configuration import configuration
 from isocompute.importers.words.names import pattern_in_columns, pattern_in_path
@@ -221,9 +221,6 @@ def not_there(
     )
 
 
-_SHORTEST = {"problems_per_batch": "bp", "rollouts_per_problem": "n", "seed": "seed"}
-
-
 def cells_seen(path: Path, header: Sequence[str]) -> dict[str, FloatArray]:
     """The numbers in the first rows of each column of a file, NaN for what is none; {} else."""
     found = dict[str, FloatArray]()
@@ -275,11 +272,10 @@ def _cures(
     if "score" in missing and wide is None and (per_update := pattern_of_updates(header)):
         yield _by_pattern(per_update, "if there is a column for every update, as it seems")
         missing = [n for n in missing if n not in ("score", "rollouts")]
-        there = {name: column for name, column in there.items() if name in missing}
-    if wide is not None and "score" not in there:
+    elif wide is not None and "score" not in there:
         yield _by_pattern(wide, "as the names of the columns seem to say")
         missing = [n for n in missing if n != "score" and f"{{{n}}}" not in wide]
-        there = {name: column for name, column in there.items() if name in missing}
+    there = {name: column for name, column in there.items() if name in missing}
     if there:
         yield Cure(by_maps(there), maps_of(there), holds(there))
     rest = [name for name in missing if name not in there]
@@ -295,7 +291,7 @@ def _cures(
         differs = "" if wide is None else (
             f"{BY_N if name == DESIGN[0] else ''}, or, where columns differ in it, put it into "
             "their names and the pattern as "
-            f"{_SHORTEST[name]}{{{name}}}_"
+            f"{SHORTEST[name]}{{{name}}}_"
         )
         text = f"--set {own} if all rows share it, or --map KEY={name}{kept}{differs}"
         yield Cure(text, ["--set", own])

@@ -47,6 +47,7 @@ _NUMBER = 13  # a B_p or n that no count is likely to be a multiple of
 _WITHOUT_N = ("--metric", "--problem-set", "--range", "--map", "--split")
 _SURE = ("step=", "split=")
 _N = "rollouts_per_problem"
+SHORTEST = {"problems_per_batch": "bp", "rollouts_per_problem": "n", "seed": "seed"}
 BY_N = "; by n, --set problems_per_batch=4:B_P,8:B_P"
 _EACH = re.compile(r"B_p is [0-9]+ \(")  # the note of a log with the batch of each process alone
 _SHARED = re.compile(r".* counts ([0-9]+) processes, .* ([0-9]+) says that .*")
@@ -323,8 +324,7 @@ def _both(
                         [*options, *rest.options], rest.condition)  # fmt: skip
         return Cure(f"{given} where the names say it, as they seem to, or {_sets(missing)}",
                     options)  # fmt: skip
-    short = {"problems_per_batch": "bp", "rollouts_per_problem": "n"}
-    pattern = "_".join(f"{short[n]}{{{n}}}" for n in missing)
+    pattern = "_".join(f"{SHORTEST[n]}{{{n}}}" for n in missing)
     there = [name for name in missing if _maps(keys, [name])]
     if 0 < len(there) < len(missing):  # keys seem to hold some of it
         maps = _maps(keys, there)

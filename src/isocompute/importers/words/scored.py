@@ -23,7 +23,6 @@ _RATES = ("acc|correct|exact", "solve|success|pass")  # the most telling first
 _ALIKE = 3  # keys named beside the likeliest
 _UNREAD, _LISTED = 5, 12  # keys that were not read: likely ones, and of all
 _RATE = "|".join(_RATES)
-_IF_OF_TRAINING = " if it is of the training batch, as the loss beside it is"
 OF_PASSES = re.compile(  # what numbers evaluations of one model; a bare `trial` may be a run
     "(?:pass|draw|attempt|(?:eval|val|test)[._/]?(?:pass|draw|attempt|run|trial|rep[a-z]*))"
     "(?:[._/]?(?:id|idx|index|no|number))?", re.I,
@@ -139,8 +138,8 @@ def likely_scores(runs: Sequence[ImportedRun]) -> str:
     if is_sure:
         return f"{maps[0]}, which reads 1 minus it" if "=1-avg" in maps[0] else maps[0]
     if len(maps) == 1:  # which of them it is only the user knows
-        return (f"{maps[0]} --set split=train{_IF_OF_TRAINING}; {maps[0]} if it is of "
-                "held-out problems")
+        return (f"{maps[0]} --set split=train if it is of the training batch, as the loss beside "
+                f"it is; {maps[0]} if it is of held-out problems")
     return f"{' or '.join(maps)}, whichever is your score"
 
 

@@ -85,7 +85,7 @@ def columns_meant(
     of_updates = "{steps}" in (settings.pattern or "")
     runs = _runs_beside(path, columns, settings) or _by_seed(columns, settings)
     for column in (c for c in columns if c not in names):
-        text = column.strip()
+        text, held = column.strip(), None
         plain = plain_name(text)
         if (bare := _SECTION.sub("", plain)) in ("seed", *RECORDED):  # MLflow's table of runs
             plain = bare
@@ -100,24 +100,20 @@ def columns_meant(
                     f"{text!r}; name one of them."
                 )
             if plain not in known:
-                names[column] = text
-                scores.append(Scores(text, settings, metric=plain))
-                continue
+                held = Scores(text, settings, metric=plain)
         elif text in runs:
-            names[column] = text
-            scores.append(Scores(text, runs[text], is_wide=True))
-            continue
+            held = Scores(text, runs[text], is_wide=True)
         elif _SPREAD.search(text):
             continue  # a width beside the scores that it is of
         elif of_updates and (of := of_update(text, settings)) is not None:
-            names[column] = text
-            scores.append(Scores(text, of[0], is_wide=True, step=of[1]))
-            continue
+            held = Scores(text, of[0], is_wide=True, step=of[1])
         elif of_updates and says_end(text):
             plain = "steps"
         elif text and not of_updates and (own := settings.for_run(text)) is not settings:
+            held = Scores(text, own, is_wide=True)
+        if held is not None:
             names[column] = text
-            scores.append(Scores(text, own, is_wide=True))
+            scores.append(held)
             continue
         if plain == "epoch" and not {"epochs", "steps", "rollouts", *_STEPS} & plains:
             plain = "epochs"

@@ -1,11 +1,15 @@
-"""Rare forms of tables and of results that no layout has: read, each in the one way it can be."""
+"""Rare forms of logs and tables that no layout has: read, each in the one way it can be."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
 
+import pytest
+
+from isocompute.cli import main
 from isocompute.importers import load_tidy, read_log, settings_from
+from isocompute.importers.runs.checks import batches_drawn
 
 
 def test_a_column_for_every_update_may_say_its_n(tmp_path: Path) -> None:
@@ -41,3 +45,28 @@ def test_results_below_the_name_of_their_set_are_of_the_folder_above(tmp_path: P
     assert run.name == "qwen-n8"
     assert [s.step_K.tolist() for s in run.series] == [[20, 40, 60]]
     assert "aime/accuracy" in run.provenance.unread
+
+
+def test_runs_of_one_name_and_configuration_are_two_runs_of_an_import(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for folder, gain in (("a", 0.01), ("b", 0.02)):
+        rows = [{"step": s, "val-core/held/acc/mean@4": 0.1 + gain * s} for s in (0, 10, 20, 30)]
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "grpo_n8.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    given = ["--set", "problems_per_batch=16", "--set", "rollouts_per_problem=8"]
+    assert main(["import", str(tmp_path), "--preview", *given]) == 0
+    assert capsys.readouterr().out.startswith("2 runs")
+
+
+def test_batches_that_only_step_0_counts_are_not_known() -> None:
+    assert batches_drawn({0: 3.0}, None, 16) is None
+
+
+def test_a_log_that_breaks_off_in_its_header_has_no_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "history.csv"
+    path.write_text("_step,run,eval/reward\n")
+    assert main(["import", str(path), "--preview"]) == 0
+    assert capsys.readouterr().out.startswith("0 runs read")

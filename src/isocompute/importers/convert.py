@@ -273,7 +273,8 @@ def _label(
 
 def rate_beside_reward(runs: Sequence[ImportedRun]) -> str | None:
     """The success rate that a fit asks for by name, as a whole reward stands beside it."""
-    chosen = [(run, s) for run in runs for s in run.series if s.split == "validation"]
+    if not (chosen := [(run, s) for run in runs for s in run.series if s.split == "validation"]):
+        return None
     try:
         found = _blend(chosen, _label(runs, chosen, None, None, "validation"))
     except InputError:  # it asks something else first

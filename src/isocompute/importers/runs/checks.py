@@ -195,7 +195,7 @@ def batches_drawn(
         problems_per_batch: B_p.
     """
     steps = sorted(drawn.keys() - {0})
-    if steps != list(range(steps[0], steps[0] + len(steps))):
+    if not steps or steps != list(range(steps[0], steps[0] + len(steps))):
         return None
     size = drawn_problems / problems_per_batch if drawn_problems and problems_per_batch else 1.0
     return {step: count * size for step, count in drawn.items() if step}

@@ -68,10 +68,12 @@ def head_of(path: Path) -> Head:
     counts = {line.count(b";") for line in lines[skipped : skipped + _LEVELS]}
     if len(counts) == 1 and min(counts) > 1:  # a comma is of a text then: K=4, seed 1;;;
         separator = ";"
-    above, said = _block(_cells(lines[skipped : skipped + _TITLES], separator))
+    above, said = _block(lines[skipped:], separator)
     title = b" ".join(lines[skipped : skipped + above]).decode("utf-8", "replace")
     skipped += above
-    cells = _cells(lines[skipped : skipped + _LEVELS + 1], separator)
+    first = lines[skipped : skipped + _LEVELS + 1]
+    texts = (line.decode("utf-8", "replace").replace("\0", "") for line in first)
+    cells = [next(csv.reader([text], delimiter=separator), []) for text in texts]
     names, deep = pivoted(cells) or (cells[0], 1)
     duplicates = sorted(c for c, count in Counter(names).items() if count > 1 and c.strip())
     if duplicates:
@@ -117,24 +119,21 @@ def separator_of(header: str) -> str:
     return next((s for s in SEPARATORS if s in header), ",")
 
 
-def _cells(lines: Sequence[bytes], separator: str) -> list[list[str]]:
-    texts = (line.decode("utf-8", "replace").replace("\0", "") for line in lines)
-    return [next(csv.reader([text], delimiter=separator), []) for text in texts]
+def _block(lines: Sequence[bytes], separator: str) -> tuple[int, dict[str, str]]:
+    """Lines of a name and a value that a sheet has above its table, and what they say.
 
-
-def _block(rows: Sequence[Sequence[str]]) -> tuple[int, dict[str, str]]:
-    """Rows of a name and a value that a sheet has above its table, and what they say.
-
-    >>> _block(_cells([b"Seed,4,", b",,", b"Update,acc,loss", b"0,0.2,1.5"], ","))
+    >>> _block([b"Seed,4,", b",,", b"Update,acc,loss", b"0,0.2,1.5"], ",")
     (2, {'Seed': '4'})
-    >>> _block(_cells([b"Bsz;8;;a note", b"Schritt;Reward;Quote", b"5;0,1;0,2"], ";"))
+    >>> _block([b"Bsz;8;;a note", b"Schritt;Reward;Quote", b"5;0,1;0,2"], ";")
     (1, {'Bsz': '8'})
-    >>> _block(_cells([b"A sweep;;", b"B: 40;;", b"Seed 3, 9 runs;;", b"Step;n=2", b"0;1"], ";"))
+    >>> _block([b"A sweep;;", b"B: 40;;", b"Seed 3, 9 runs;;", b"Step;n=2;n=6", b"0;1;2"], ";")
     (3, {'B': '40', 'Seed': '3'})
-    >>> _block(_cells([b"Run,n4,n8", b"n,4,8", b"B_p,32,32", b"Step,n4,n8", b"0,0.1,0.2"], ","))
+    >>> _block([b"Run,n4,n8", b"n,4,8", b"B_p,32,32", b"Step,n4,n8", b"0,0.1,0.2"], ",")
     (3, {'B_p': '32'})
     """
     said: dict[str, str] = {}
+    texts = (line.decode("utf-8", "replace").replace("\0", "") for line in lines[:_TITLES])
+    rows = [next(csv.reader([text], delimiter=separator), []) for text in texts]
     for i, row in enumerate(rows[:-1]):
         filled = [cell.strip() for cell in row if cell.strip()]
         pairs = _pairs(row) if len(filled) > 2 else dict([filled][: len(filled) - 1])

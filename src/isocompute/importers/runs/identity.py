@@ -167,7 +167,7 @@ def _leave_branches(runs: list[ImportedRun], decided: frozenset[int]) -> list[Im
     kept, left_out = list(runs), set[int]()
     for i, j, found in _branches(runs, decided):
         a, b = runs[i], runs[j]
-        ends = [(span_of(run) or (0, 0, 1.0))[1] for run in (a, b)]
+        ends = [span.last if (span := span_of(run)) else 0 for run in (a, b)]
         if ends[0] == ends[1]:
             raise UnclearError(
                 f"runs must not share their first scores, but {named(a)} and {named(b)} have the "
@@ -217,9 +217,7 @@ def _last_starts(
     alike: dict[tuple[object, ...], list[ImportedRun]] = defaultdict(list)
     for run in runs:
         span, is_chart = span_of(run), of(run) in again
-        if span and span[0] <= 1.5 * span[2] and (
-            is_chart or run.provenance.format == "tensorboard"
-        ):
+        if span and not span.is_late and (is_chart or run.provenance.format == "tensorboard"):
             where = of(run) if is_chart else (Path(run.provenance.path).parent,)
             alike[(*where, *run.design)].append(run)
     left_out = set[int]()
@@ -227,7 +225,7 @@ def _last_starts(
         if len(several) < 2 or {id(run) for run in several} <= decided:
             continue
         is_chart = of(several[0]) in again
-        ends = {id(run): (span_of(run) or (0, 0, 1.0))[1] for run in several}
+        ends = {id(run): span.last for run in several if (span := span_of(run))}
         *before, last = sorted(several, key=lambda run: (
             ends[id(run)] if is_chart else Path(run.provenance.path).name
         ))  # fmt: skip
@@ -272,7 +270,7 @@ def _leave_unfinished(runs: list[ImportedRun], decided: frozenset[int]) -> list[
         span, late = span_of(run), trains_late(run)
         tracked = run.provenance.format in _TRACKERS
         if (tracked or (run.seed is not None and run.steps)) and span and not (
-            span[0] > 1.5 * span[2] if late is None else late
+            span.is_late if late is None else late
         ):
             job = run.name if tracked else job_of(Path(run.provenance.path))
             jobs[(tracked, job, *run.design)].append(run)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from isocompute.cli import main
-from isocompute.importers import load_tidy, read_log, settings_from
+from isocompute.importers import load_tidy, read_log, settings_from, to_curves
 from isocompute.importers.runs.checks import batches_drawn
 
 
@@ -47,16 +47,19 @@ def test_results_below_the_name_of_their_set_are_of_the_folder_above(tmp_path: P
     assert "aime/accuracy" in run.provenance.unread
 
 
-def test_runs_of_one_name_and_configuration_are_two_runs_of_an_import(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("other", ["mean@4", "mean_at_4"])
+def test_runs_of_one_name_and_configuration_are_two(
+    other: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for folder, gain in (("a", 0.01), ("b", 0.02)):
-        rows = [{"step": s, "val-core/held/acc/mean@4": 0.1 + gain * s} for s in (0, 10, 20, 30)]
+    for folder, gain, key in (("a", 0.01, "mean@4"), ("b", 0.02, other)):
+        rows = [{"step": s, f"val-core/held/acc/{key}": 0.1 + gain * s} for s in (0, 10, 20, 30)]
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "grpo_n8.jsonl").write_text("\n".join(map(json.dumps, rows)))
     given = ["--set", "problems_per_batch=16", "--set", "rollouts_per_problem=8"]
     assert main(["import", str(tmp_path), "--preview", *given]) == 0
     assert capsys.readouterr().out.startswith("2 runs")
+    settings = settings_from({"problems_per_batch": 16, "rollouts_per_problem": 8})
+    assert len(to_curves(read_log(tmp_path, settings=settings))) == 2
 
 
 def test_batches_that_only_step_0_counts_are_not_known() -> None:

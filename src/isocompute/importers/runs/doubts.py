@@ -142,7 +142,8 @@ def refuse_renamed(runs: Sequence[ImportedRun], label: str | None = None) -> Non
     for key in keys:
         home = key.rpartition("/")[0]
         rest = [run for run in scored if all(s.key != key for s in run.series)]
-        among = [run.provenance.candidates for run in scored if run not in rest]
+        among = [run.provenance.candidates for run in scored
+                 if any(s.key == key for s in run.series)]  # fmt: skip
         named = [{other for other in run.provenance.candidates if is_rate(other)
                   and other.rpartition("/")[0] == home} for run in rest]  # fmt: skip
         there = set.intersection(*named).difference(*among) if home and named else set()

@@ -28,8 +28,7 @@ from isocompute.domain.text import compact
 from isocompute.engines import problem_generators, register_engine
 from isocompute.engines.local.engine import LocalEngine
 from isocompute.errors import InputError
-from isocompute.importers.values.timing import gpu_hours
-from isocompute.importers.values.timing import timed as timed_log
+from isocompute.importers.values.timing import gpu_hours, gpus_by_throughput, said_of, times_of
 from isocompute.report.facts import _cost as cost_words
 from isocompute.runner import run_study
 from isocompute.sources import load_curves
@@ -627,6 +626,10 @@ def test_a_report_counts_what_the_budget_of_its_plan_is_paid_in(tmp_path: Path) 
 
 
 # ---- times in logs ----
+
+
+def timed_log(side: Any, gpus: int | None) -> dict[str, Any]:
+    return said_of(times_of(side), gpus or gpus_by_throughput(side))
 
 
 def test_times_of_each_trainer_by_hand() -> None:

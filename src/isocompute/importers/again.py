@@ -12,11 +12,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from isocompute.importers.runs.identity import settle_runs
-from isocompute.importers.runs.repetitions import SETTINGS
 from isocompute.importers.runs.shared import ENOUGH, merged, scores_of
-from isocompute.importers.values.imported import ImportedRun, disagree
+from isocompute.importers.values.imported import DESIGN, ImportedRun, disagree
 
-_NAMED = ("problems_per_batch", "rollouts_per_problem", "steps", "seed")
 _SAID = ("facts", "score_range", "evaluation_problems", "gpu_s_per_step", "pace", "clocked")
 
 
@@ -46,10 +44,9 @@ def alike(a: ImportedRun, b: ImportedRun) -> bool:
     p, q = a.provenance, b.provenance
     return (
         a.name == b.name
-        and all(getattr(a, name) == getattr(b, name) for name in _NAMED)
+        and all(getattr(a, name) == getattr(b, name) for name in (*DESIGN, "steps"))
         and all(getattr(p, name) == getattr(q, name) for name in _SAID)
-        and [(s.metric, s.problem_set, s.split) for s in a.series]
-        == [(s.metric, s.problem_set, s.split) for s in b.series]
+        and [s.of for s in a.series] == [s.of for s in b.series]
         and all(
             np.array_equal(getattr(s, name), getattr(t, name), equal_nan=True)
             for s, t in zip(a.series, b.series, strict=True)
@@ -61,7 +58,7 @@ def alike(a: ImportedRun, b: ImportedRun) -> bool:
 
 def changes(new: ImportedRun, old: ImportedRun) -> str:
     """What a new reading of a run says otherwise: "problems_per_batch 32 -> 64"; "" if little."""
-    for name in ("problems_per_batch", "rollouts_per_problem", "seed"):
+    for name in DESIGN:
         before, now = getattr(old, name), getattr(new, name)
         if before != now:
             return f"{name} {before} -> {now}"
@@ -69,10 +66,8 @@ def changes(new: ImportedRun, old: ImportedRun) -> str:
         before, now = getattr(old.provenance, name), getattr(new.provenance, name)
         if before != now:
             return f"{name} {before} -> {now}"
-    ends = [max((int(s.step_K[-1]) for s in r.series if s.step_K.size), default=0)
-            for r in (old, new)]  # fmt: skip
-    if ends[0] != ends[1]:
-        return f"{ends[0]} -> {ends[1]} updates"
+    if old.last != new.last:
+        return f"{old.last} -> {new.last} updates"
     timed = any(getattr(old.provenance, name) != getattr(new.provenance, name)
                 for name in ("gpu_s_per_step", "pace", "clocked"))  # fmt: skip
     return "GPU-hours of an update" if timed else ""
@@ -102,7 +97,7 @@ def _shared(a: ImportedRun, b: ImportedRun) -> int:
 
 def _contradicts(new: ImportedRun, old: ImportedRun) -> bool:
     """Whether two readings of one log cannot both hold."""
-    if disagree(new, old, SETTINGS):
+    if disagree(new, old, DESIGN):
         return True
     p, q = new.provenance, old.provenance
     rates = {r.facts.get("learning_rate") for r in (p, q)} - {None}

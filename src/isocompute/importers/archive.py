@@ -198,10 +198,9 @@ def complete_runs(runs: Sequence[ImportedRun]) -> list[ImportedRun]:
         )
         more = None if words[1] or unlike else configuration_asked(runs)
         raise asked if more is None else AskedError([asked, more])
-    scored = [run for run in kept if any(s.split != "train" for s in run.series)]
-    left = [run for run in kept if scored and run not in scored
-            and None in (run.problems_per_batch, run.rollouts_per_problem)]  # fmt: skip
-    kept = [run for run in kept if run not in left]
+    trained = [run for run in kept if all(s.split == "train" for s in run.series)]
+    left = [run for run in trained if len(trained) < len(kept) and None in run.design[:2]]
+    kept = [run for run in kept if all(run is not one for one in left)]  # arrays have no equality
     require_configuration(kept)
     told = [f"left out: {run.name} has no held-out score, and B_p and n are not known"
             for run in left]  # fmt: skip

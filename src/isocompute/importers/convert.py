@@ -237,19 +237,16 @@ def _label(
             f"{keys_there(runs) or first_error(runs)}; {cure}.", options=options, trial=trial,
         )
     if metric is not None:
-        named = column_of(metric)  # by the log's own key
-        if metric not in labels and named is not None and named.metric.label in labels:
-            return named.metric.label
-        if metric in map(_any_k, labels):
+        if metric in (*labels, *map(_any_k, labels)):
             return metric
-        if metric not in labels:
-            hint = ("; the log does not say k: add --set evaluation_samples=K, or"
-                    if "@" in metric and metric.split("@")[0] in labels else ";")
-            raise InputError(
-                f"metric {metric!r} must be in the log{where}, but it holds {', '.join(labels)}"
-                f"{hint} choose one of them."
-            )
-        return metric
+        if (named := column_of(metric)) is not None and named.metric.label in labels:
+            return named.metric.label  # by the log's own key
+        hint = ("; the log does not say k: add --set evaluation_samples=K, or"
+                if "@" in metric and metric.split("@")[0] in labels else ";")
+        raise InputError(
+            f"metric {metric!r} must be in the log{where}, but it holds {', '.join(labels)}"
+            f"{hint} choose one of them."
+        )
     if len(labels) == 1:
         return labels[0]
     means = [name for name in labels if _any_k(name) == "avg" or is_own(name)]
@@ -273,7 +270,8 @@ def _label(
 
 def rate_beside_reward(runs: Sequence[ImportedRun]) -> str | None:
     """The success rate that a fit asks for by name, as a whole reward stands beside it."""
-    chosen = [(run, s) for run in runs for s in run.series if s.split == "validation"]
+    if not (chosen := [(run, s) for run in runs for s in run.series if s.split == "validation"]):
+        return None
     try:
         found = _blend(chosen, _label(runs, chosen, None, None, "validation"))
     except InputError:  # it asks something else first

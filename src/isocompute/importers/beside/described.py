@@ -8,9 +8,9 @@ from pathlib import Path
 from isocompute.importers.beside.beside import configuration_beside, configuration_named
 from isocompute.importers.beside.elsewhere import with_processes
 from isocompute.importers.beside.listed import configuration_in_table
-from isocompute.importers.values.imported import STOPPED, Errors, UnclearError
+from isocompute.importers.values.imported import STOPPED, Errors, ImportedRun, UnclearError
 from isocompute.importers.values.reading import clean_text, flatten, whole
-from isocompute.importers.words.called import LOG2, refuse_logarithm
+from isocompute.importers.words.called import refuse_logarithm
 from isocompute.importers.words.configuration import IN_ROWS, configuration
 from isocompute.importers.words.fresh import TOLD, Found, processes_of, sharing
 from isocompute.importers.words.meanings import SPLITS
@@ -22,6 +22,12 @@ from isocompute.importers.words.settings import Column
 BESIDE, SIDE = "configuration: read from ", " beside the log"
 # What W&B and MLflow say of a run that did not come to its end, in words.
 CUT = {"crashed": "crashed", "failed": "failed", "killed": "was killed"}
+
+
+def files_beside(run: ImportedRun) -> list[str]:
+    """The files beside its log that a run's configuration was read from."""
+    return [line.removeprefix(BESIDE).removesuffix(SIDE)
+            for line in run.provenance.inferred if line.startswith(BESIDE)]  # fmt: skip
 
 
 def two_in_rows(run: str, key: str, one: object, other: object) -> UnclearError:
@@ -64,9 +70,10 @@ class Described:
         flat = flatten(config)
         flat |= by_unit(flat)
         for key, column in self._columns.items():  # the user's names for B_p, n, the seed
-            if key in flat and column.metric.label in IN_ROWS:
-                self._refuse_logarithm(key, column.metric.label, flat[key])
-                flat[column.metric.label] = flat[key]
+            if key in flat and (name := column.metric.label) in IN_ROWS:
+                if key != name:
+                    refuse_logarithm(key, name, [flat[key]], "a column map")
+                flat[name] = flat[key]
         before = configuration(self.config)
         self.config.update(flat)
         after = configuration(self.config)
@@ -80,12 +87,6 @@ class Described:
             self._errors.add(line, f"the configuration changes {name} from {old} to {new}")
             self._note(f"the log changes {name} from {old} to {new} within one run")
             self._found = Found()  # neither value holds for the whole run
-
-    @staticmethod
-    def _refuse_logarithm(key: str, name: str, value: object) -> None:
-        """A map calls a count what may be its logarithm."""
-        if key != name and name in LOG2.values():
-            refuse_logarithm(key, name, [value], "a column map")
 
     def look_beside(self, path: Path, run: str, within: Path | None, *, alone: bool) -> None:
         """Take the configuration beside a log, if one is of this run, `alone` in it or not."""

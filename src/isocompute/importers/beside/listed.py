@@ -22,7 +22,7 @@ from pathlib import Path
 from isocompute.errors import InputError
 from isocompute.importers.beside.elsewhere import is_telling
 from isocompute.importers.values.headers import SEPARATORS, head_of, rows_of, separator_of
-from isocompute.importers.values.imported import UnclearError
+from isocompute.importers.values.imported import DESIGN, UnclearError
 from isocompute.importers.values.reading import (
     MAX_LINE_BYTES,
     encoding_of,
@@ -39,7 +39,6 @@ from isocompute.importers.words.plain_words import explained
 
 NAMING = ("name", "run", "run_name", "experiment", "sys/id", "sys/name", "run_id", "run id", "id",
           "display_name", "displayname", "experiment_key", "uuid", "run_uuid")  # fmt: skip
-_OURS = ("problems_per_batch", "rollouts_per_problem", "seed")
 _LOOKED_AT = 1 << 16  # bytes; of a list of rows the first row
 HISTORY = re.compile(r"[-_. ]history$")  # what scripts add to the name of a run
 _RUN = re.compile(r"^(?:run|experiment|exp)[ _-]+(?=\S)", re.I)  # before it
@@ -176,7 +175,7 @@ def _refuse_two(
     own = configuration(first)
     for other, row in found[1:]:
         its = configuration(row)
-        for field in (one for one in _OURS if one not in known):
+        for field in (one for one in DESIGN if one not in known):
             if None not in (a := getattr(own, field), b := getattr(its, field)) and a != b:
                 raise UnclearError(
                     f"{path}: tables beside it must say one {field} of a run, but {run!r} has {a} "
@@ -184,13 +183,11 @@ def _refuse_two(
                 )
 
 
-def column_in_table(
-    path: Path, column: str, within: Path | None = None
-) -> tuple[str, dict[str, object]] | None:
+def column_in_table(path: Path, column: str) -> tuple[str, dict[str, object]] | None:
     """As `configuration_in_table`, of a run that a column is named for: A or `run A`."""
     names = dict.fromkeys((column, _RUN.sub("", column)))
     return next((found for name in names if (
-        found := configuration_in_table(path, name, within)) is not None), None)  # fmt: skip
+        found := configuration_in_table(path, name)) is not None), None)  # fmt: skip
 
 
 def _names_all(rows: Mapping[str, object], path: Path) -> bool:

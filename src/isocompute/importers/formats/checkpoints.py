@@ -26,7 +26,7 @@ import numpy as np
 from isocompute.importers.beside.beside import is_beside_one
 from isocompute.importers.beside.listed import NAMING
 from isocompute.importers.runs.collect import Collector
-from isocompute.importers.values.imported import Errors, ImportedRun, Metric, UnclearError
+from isocompute.importers.values.imported import DESIGN, Errors, ImportedRun, Metric, UnclearError
 from isocompute.importers.values.reading import MAX_LINE_BYTES, flatten, number, parse_json, whole
 from isocompute.importers.values.series import STEPS, points_of
 from isocompute.importers.words.called import is_called
@@ -58,7 +58,6 @@ _EPOCH = re.compile(r"(?P<run>(?:.*?[^a-z0-9])??)epoch[-_]?(?P<step>[0-9]{1,6})"
                     r"(?:[-_. ](?P<of>.+))?", re.I)  # fmt: skip
 _EPOCHS = ("epochs", "num_epochs", "num_train_epochs", "total_epochs")
 BEGUN = re.compile("base(?:line|_model)?|init(?:ial)?|untrained|before(?:_training)?|start", re.I)
-_OF_RUNS = ("problems_per_batch", "rollouts_per_problem", "seed")
 _OF_FOLDER = "metrics.jsonl"  # a log that would go by its folder's name
 
 
@@ -150,7 +149,7 @@ def _place_of_piece(file: Path, content: Mapping[str, Any]) -> Place | None:
     """Run and step of one of several files of like names; None where nothing says its step."""
     key = next((key for key in STEPS if whole(content.get(key)) is not None), None)
     match = _PIECE.fullmatch(file.stem) or _EPOCH.fullmatch(file.stem)
-    if match is None and (key is None or any(number_in(file.stem, name) for name in _OF_RUNS)):
+    if match is None and (key is None or any(number_in(file.stem, name) for name in DESIGN)):
         return None  # n8.json is of a run
     in_key = None if key is None else whole(content[key])
     in_name = None if match is None else int(match["step"])
@@ -344,11 +343,10 @@ def _is_of(run: ImportedRun, one: ImportedRun) -> bool:
     """Whether a run of checkpoints is that of a log of another name: all it says is there."""
     own, its = ({(s.metric.label, s.problem_set) for s in each.series if s.split == "validation"}
                 for each in (one, run))  # fmt: skip
-    settings = [getattr(one, name) for name in _OF_RUNS]
     if one.seed is None and sum(s.step_K.size for s in one.series) < _BY_CHANCE:
         return False  # of another seed, it may be: few problems have few scores
-    return None not in settings[:2] and own <= its and _holds(run, one) and (
-        settings == [getattr(run, name) for name in _OF_RUNS]
+    return None not in one.design[:2] and own <= its and _holds(run, one) and (
+        one.design == run.design
     )
 
 

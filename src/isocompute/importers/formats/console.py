@@ -27,9 +27,9 @@ from isocompute.importers.formats.printed import (
 )
 from isocompute.importers.formats.progress import Progress
 from isocompute.importers.runs.collect import Collector
-from isocompute.importers.runs.repetitions import SETTINGS
 from isocompute.importers.runs.steps import BY_EPOCHS
 from isocompute.importers.values.imported import (
+    DESIGN,
     Errors,
     ImportedRun,
     UnclearError,
@@ -269,7 +269,7 @@ class _Runs:
         """
         if said and progress.began:
             now, known = configuration(said), configuration(self.pending)
-            if disagree(now, known, SETTINGS):
+            if disagree(now, known, DESIGN):
                 raise AnotherRunError(number - 1)
         self.pending.update(said)
 
@@ -292,7 +292,7 @@ class _Runs:
 
     def _configure(self, step: int, number: int) -> None:
         now = configuration(self.pending)
-        changed = disagree(now, self.known, SETTINGS)
+        changed = disagree(now, self.known, DESIGN)
         if self.first_step is not None and (changed or step <= self.first_step):
             self.found.append(
                 Collector(f"{self.name}-{len(self.found) + 1}", self.errors, self.settings)

@@ -43,7 +43,6 @@ _SPLIT = ("split", "metric.context.subset", "metric.context")
 _EVENT = "event"
 _UPDATE = re.compile(r"(?:train\w*|optim\w*|grad\w*)?[_ /]?(?:updates?|steps?|train)(?:ed)?", re.I)
 _TIME = re.compile(r"(?:elapsed|wall|time|seconds)(?:[_ ].*)?|.*[_ ](?:time|sec|secs|seconds|s)")
-TOLD = "step: the rows of {!r} before each, in the order of {}"
 
 
 def read_long(
@@ -200,4 +199,5 @@ def with_steps(path: Path, header: list[str], rows: Rows) -> tuple[list[str], Ro
         name = f"train/{kind}" if kind == updates[0] else kind
         made.append((line, [*cells[:event], name, *cells[event + 1 :], str(done[run])]))
     names = [*header[:event], "metric", *header[event + 1 :], "step"]
-    return names, iter(made), TOLD.format(updates[0], header[clock])
+    told = f"step: the rows of {updates[0]!r} before each, in the order of {header[clock]}"
+    return names, iter(made), told

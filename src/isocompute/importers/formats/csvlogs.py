@@ -8,10 +8,9 @@
 | long | a column of metrics, one of values, one of steps; any others hold for the run |
 | any other with steps | where a configuration lies beside it: a history, or one series |
 
-Here is which of them a file has; `csv_wide` and `csv_long` read them, `csv_cells` takes lines
-apart, `csv_runs` finds the columns of run and step. A table of tidy curves is none of them
-(`tidy`). Checked against files of wandb 0.31 (pandas writes an index column without a name) and
-TensorBoard 2.20 (`run-NAME-tag-TAG.csv`).
+Here is which of them a file has; `csv_long` reads the long ones, `whose` finds the columns of run
+and step. A table of tidy curves is none of them (`tidy`). Checked against files of wandb 0.31
+(pandas writes an index column without a name) and TensorBoard 2.20 (`run-NAME-tag-TAG.csv`).
 """
 
 from __future__ import annotations
@@ -273,9 +272,8 @@ def read_csv_log(path: Path, settings: Settings) -> list[ImportedRun]:
     """
     errors = Errors(str(path))
     with open_log(path) as handle:
-        lines = ((line.number, line.data) for line in iter_lines(handle, str(path)))
-        _, first = next(lines)
-        text = (first or b"").decode("utf-8", "replace")
+        lines = iter_lines(handle, str(path))
+        text = (next(lines).data or b"").decode("utf-8", "replace")
         separator = separator_of(text)
         header = cells_of(text, separator)[:MAX_COLUMNS]
         rows = rows_of(lines, header, separator, errors)

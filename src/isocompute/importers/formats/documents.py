@@ -178,36 +178,19 @@ def read_trainer_state(path: Path, settings: Settings) -> list[ImportedRun]:
         state = {"log_history": in_time(state)}  # Comet gives the newest first
     if isinstance(state, dict) and isinstance(state.get("log_history"), list):
         history = state["log_history"]
-    else:
-        history = _recover(data.decode("utf-8", "replace"))
-        if not history:
-            if isinstance(state, dict) and path.name != "trainer_state.json":
-                if (found := _of_series(state, collector, path)) is not None:
-                    return [found.finish(path, "series-json")]
-                if isinstance(state.get("results"), dict):
-                    raise InputError(
-                        "a result of an evaluation must say its step, but no folder above "
-                        f"{str(path)!r} does; lay a copy of it into step_0/ of every run that "
-                        "began with this model, or move it away."
-                    )
-                if is_answer(path):
-                    raise InputError(
-                        f"a log must be a trainer's or tracker's, but {str(path)!r} is an answer "
-                        "of isocompute (`--json`); give the logs that it was made from."
-                    )
-                keys = ", ".join(f"{key!s:.40}" for key in list(state)[:8])
-                raise InputError(
-                    "a JSON log must be a list of rows with a step, or hold one as `log_history`, "
-                    f"but {str(path)!r} has {keys or 'nothing'}; "
-                    "write its points as a table: run, step, metric, value."
-                )
-            raise InputError(
-                f"a trainer_state.json must hold a list `log_history`, but {str(path)!r} does not"
-                f"{f' ({reason})' if reason else ''}; use the one of another checkpoint."
-            )
+    elif history := _recover(data.decode("utf-8", "replace")):
         errors.add(len(history) + 1, reason or "log_history is not a list")
         collector.note("the file is torn: the history up to the tear was read")
         state = {}
+    elif not isinstance(state, dict) or path.name == "trainer_state.json":
+        raise InputError(
+            f"a trainer_state.json must hold a list `log_history`, but {str(path)!r} does not"
+            f"{f' ({reason})' if reason else ''}; use the one of another checkpoint."
+        )
+    elif (found := _of_series(state, collector, path)) is not None:
+        return [found.finish(path, "series-json")]
+    else:
+        raise _no_course(state, path)
     collector.configure({
         key: state[key] for key in ("logging_steps", "max_steps") if key in state
     } | {OF_STATE: state.get("train_batch_size")})
@@ -228,6 +211,27 @@ def read_trainer_state(path: Path, settings: Settings) -> list[ImportedRun]:
         else:
             errors.add(number, "an entry of log_history must be an object")
     return [one.finish(path, "trainer-state") for one in runs.finish()]
+
+
+def _no_course(state: Mapping[str, Any], path: Path) -> InputError:
+    """The refusal of a document that holds no rows of a run."""
+    if isinstance(state.get("results"), dict):
+        return InputError(
+            f"a result of an evaluation must say its step, but no folder above {str(path)!r} does; "
+            "lay a copy of it into step_0/ of every run that began with this model, or move it "
+            "away."
+        )
+    if is_answer(path):
+        return InputError(
+            f"a log must be a trainer's or tracker's, but {str(path)!r} is an answer of isocompute "
+            "(`--json`); give the logs that it was made from."
+        )
+    keys = ", ".join(f"{key!s:.40}" for key in list(state)[:8])
+    return InputError(
+        "a JSON log must be a list of rows with a step, or hold one as `log_history`, but "
+        f"{str(path)!r} has {keys or 'nothing'}; write its points as a table: run, step, metric, "
+        "value."
+    )
 
 
 def _evaluated_after(

@@ -32,9 +32,9 @@ from isocompute.importers.words.called import may_be_setting
 from isocompute.importers.words.configuration import settings_in_row
 from isocompute.importers.words.paths import run_name
 from isocompute.importers.words.settings import Settings
+from isocompute.importers.words.vocabulary import OF_MAX
 
-_OF_MAX = "global_step/max_steps"
-_STEPS = ("step", "global_step", _OF_MAX, "_step", "iteration", "iter", "update", "train_step",
+_STEPS = ("step", "global_step", OF_MAX, "_step", "iteration", "iter", "update", "train_step",
           "training_iteration")  # Ray Tune 2: result.json
 
 _STEP_KEYS = frozenset(_STEPS)
@@ -222,7 +222,7 @@ def take_row(
         return "verl-file"
     if key in row:
         calls = key == "_step"
-        if key == _OF_MAX:  # ms-swift: "5/100", of all that are planned
+        if key == OF_MAX:
             done, _, planned = str(row[key]).partition("/")
             collector.configure({"max_steps": planned})
             row = {**row, key: done}

@@ -19,12 +19,12 @@ import numpy as np
 from isocompute.importers.formats.printed import AnotherRunError
 from isocompute.importers.values.imported import UnclearError
 from isocompute.importers.values.reading import number, parse_python
+from isocompute.importers.words.vocabulary import OF_MAX
 
 _BAR = re.compile(
     r"(?:^|\r)(?:Train:)?\s*[0-9]{1,3}%\|[^|\r]{0,200}\|\s*([0-9]{1,12})/([0-9]{1,12}) \["
 )
 _LOGGED = re.compile(r"\{'[^\r\n]{1,20000}?'epoch': [^\r\n{}]{1,300}\}")
-OF_MAX = "global_step/max_steps"
 # Unsloth 2025.11, models/_utils.py; transformers 5.23, trainer.py, says it to its logger
 _PLAN = re.compile(r"(Num Epochs|Total (?:optimization )?steps) = ([0-9][0-9,]{0,14})")
 _ENDED = 0.02  # of the highest learning rate, below which a plan was trained to its end
@@ -250,15 +250,15 @@ def _by_epoch(
     return steps if fit and all(a < b for a, b in pairwise(order)) else None
 
 
-def _apart(reach: Sequence[range], told: Collection[float] = ()) -> int | None:
+def _apart(reach: Sequence[range], told: Collection[float]) -> int | None:
     """The distance at which rows stand evenly, each within what its epoch leaves; None without one.
 
     `told`: by bars, which choose among several.
 
-    >>> _apart([range(4, 7), range(9, 12), range(14, 17)]), _apart([range(1, 4), range(1, 7)])
-    (5, None)
-    >>> _apart([range(1, 4), range(1, 7)], {3.0})
-    3
+    >>> _apart([range(4, 7), range(9, 12), range(14, 17)], ())
+    5
+    >>> _apart([range(1, 4), range(1, 7)], ()), _apart([range(1, 4), range(1, 7)], {3.0})
+    (None, 3)
     """
     first = reach[0] if reach else ()
     found = [k for k in first if k and all(k * at in one for at, one in enumerate(reach, 1))]

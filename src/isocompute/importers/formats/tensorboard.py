@@ -16,8 +16,6 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import IO
 
-import numpy as np
-
 from isocompute.importers.runs.collect import Collector
 from isocompute.importers.values.imported import Errors, ImportedRun
 from isocompute.importers.values.reading import parse_json, whole
@@ -331,10 +329,6 @@ def _tensor(data: bytes) -> tuple[float | None, str | None]:
             floats.append(double(value))
         elif number == 8:
             words = text(value)
-    if len(floats) == 1:
-        return floats[0], None
-    if dtype == _FLOAT and len(content) == 4:
-        return float(np.frombuffer(content, "<f4")[0]), None
-    if dtype == _DOUBLE and len(content) == 8:
-        return float(np.frombuffer(content, "<f8")[0]), None
-    return None, words
+    if (dtype, len(content)) in ((_FLOAT, 4), (_DOUBLE, 8)) and len(floats) != 1:
+        floats = [double(content)]
+    return (floats[0], None) if len(floats) == 1 else (None, words)

@@ -29,6 +29,7 @@ from isocompute.importers.runs.collect import Collector
 from isocompute.importers.tables.handing import is_a_table
 from isocompute.importers.tables.workbooks import LATEX, SEED, is_workbook
 from isocompute.importers.values.imported import (
+    DESIGN,
     Errors,
     ImportedRun,
     Metric,
@@ -94,7 +95,6 @@ _LEAST = 3  # lines; one or two may be settings that a log of another kind print
 _RULER = re.compile(r"\|?[\s:|-]*-[\s:|-]*")
 _HEADING = re.compile(r"#{1,6}\s+(.*?)\s*#*")
 _UPDATES = ("updates", "batches", *STEP_COLUMNS)
-_OURS = ("problems_per_batch", "rollouts_per_problem", "seed")
 _CELL = "score"  # the key of scores that only the name of their run's column stands above
 _LONGEST = 1 << 22
 
@@ -342,7 +342,7 @@ def read_notes(path: Path, settings: Settings) -> list[ImportedRun]:
             said = {explained(key): cell for key, cell in zip(table.names, row, strict=True)}
             said = {"steps" if k.lower() in _UPDATES else k: v for k, v in said.items() if v}
             found = configuration(said)
-            ours = {name: getattr(found, name) for name in _OURS}
+            ours = {name: getattr(found, name) for name in DESIGN}
             about.setdefault(row[named or 0], {}).update(said | {
                 name: value for name, value in ours.items() if value is not None
             })

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from isocompute.importers.runs.points import Points
-from isocompute.importers.values.imported import IntArray, UnclearError
+from isocompute.importers.values.imported import IntArray, UnclearError, distinct
 from isocompute.importers.values.reading import whole
 from isocompute.importers.words.settings import Settings
 from isocompute.importers.words.vocabulary import STEP_KEYS
@@ -114,7 +114,7 @@ def micro_batches(
     ):
         return 1, ""
     ((key, count),) = each
-    step_K = np.unique(np.concatenate(own), return_index=True)[0]
+    step_K = distinct(np.concatenate(own))
     last = max(int(p.steps_K.max()) for p in points if p.step)
     plans = {cadence.planned, *(whole(v) for k, v in config.items() if _BATCHES.fullmatch(k))}
     planned = last in {count * plan for plan in plans if plan}
@@ -225,7 +225,7 @@ def as_evaluations(
     every, own = cadence.every, [p for p in points if p.column.split != "train" and p.step]
     if not own or any(p.column.trainer for p in own):
         return None
-    step_K = np.unique(np.concatenate([p.steps_K for p in own]), return_index=True)[0]
+    step_K = distinct(np.concatenate([p.steps_K for p in own]))
     last = int(step_K[-1])
     if step_K[0] > 1 or step_K.size < _LEAST or last - int(step_K[0]) != step_K.size - 1:
         return None
@@ -299,7 +299,7 @@ def counts_responses(
     column = settings.columns.get(key)
     if column is not None and column.metric.label == "rollouts" and key == settings.step:
         return key
-    step_K = np.unique(np.concatenate([p.steps_K for p in own]), return_index=True)[0]
+    step_K = distinct(np.concatenate([p.steps_K for p in own]))
     after = step_K[step_K > 0]
     if axis and (odd := after[after % batch > 0]).size:
         raise UnclearError(

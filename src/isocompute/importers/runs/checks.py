@@ -26,12 +26,6 @@ UNCOUNTED = (
     "batches were refilled after filtering, and not every update says how often: more rollouts "
     "were drawn than B_p * n * step counts"
 )
-UNKNOWN = (
-    "what an update drew must be known, but data.gen_batch_size is a variable of its script; write "
-    "the number there, or count what it trained on with --set drawn=kept."
-)
-_OF_B_P = ", as B_p problems (no gen_batch_size there)"
-KEPT = "rollouts: those that updates trained on, as told; dynamic sampling drew more"
 MORE = "more rollouts were drawn than B_p * n * step counts"
 REFILLED = f"{{}} refills batches: {MORE}"
 # Where trainers say so beside verl: OpenRLHF, SkyRL, NeMo-RL, EasyR1, slime, ms-swift,
@@ -52,31 +46,6 @@ _REFILLS = re.compile(
 _DREW = re.compile(
     r"^(?!.*(?:eval|val|test)).*(?<![a-z])(?:(?:num|n|total)_(?:samples|prompts|problems|groups)|"
     r"(?:samples|prompts|problems|groups)_(?:drawn|sampled|generated))$"
-)
-B_P_OFF = (
-    "B_p * n must agree with the tokens of a step, but {}; correct --set problems_per_batch or "
-    "rollouts_per_problem, or the pattern."
-)
-
-
-COUNTED_OFF = (
-    "B_p * n must be the rollouts of a step, but is {} where the log counts {} in most steps; "
-    "correct --set problems_per_batch or rollouts_per_problem, or the pattern."
-)
-PROBLEMS = (
-    "rollouts must count responses, but the log's count is {}; drop its --map, or write a table of "
-    "problems_per_batch, rollouts_per_problem, rollouts, score if each batch serves n updates."
-)
-NOT_SAMPLED = (
-    "problems_sampled must be what each update drew, at least B_p = {}, but goes to {:g}; "
-    "drop its --map."
-)
-BATCHED = (
-    "n must count responses to one problem, but {}; correct what says n."
-)
-ROLLOUTS_OFF = (
-    "rollouts must be B_p * n * step, but {key!r} counts {}; add --map {key}=rollouts if that is "
-    "right, or name the key that counts updates with --set step=KEY."
 )
 
 
@@ -137,7 +106,8 @@ def sampled_anew(sampled: Mapping[int, float], problems_per_batch: int) -> bool:
 def counted(drawn_problems: int | None) -> str:
     """What is said where every drawn batch is counted, of a size that may not be known."""
     line = "rollouts: every batch that an update drew under dynamic sampling is counted"
-    return f"{line}{'' if drawn_problems else _OF_B_P}; --set drawn=kept counts what it trained on"
+    size = "" if drawn_problems else ", as B_p problems (no gen_batch_size there)"
+    return f"{line}{size}; --set drawn=kept counts what it trained on"
 
 
 def rollouts_disagree(b_p: int | None, n: int | None, drawn: Mapping[int, float]) -> str | None:
@@ -225,7 +195,7 @@ def batches_drawn(
         problems_per_batch: B_p.
     """
     steps = sorted(drawn.keys() - {0})
-    if steps != list(range(steps[0], steps[0] + len(steps))):
+    if not steps or steps != list(range(steps[0], steps[0] + len(steps))):
         return None
     size = drawn_problems / problems_per_batch if drawn_problems and problems_per_batch else 1.0
     return {step: count * size for step, count in drawn.items() if step}
@@ -239,15 +209,24 @@ def batches_of(c: Collected, found: Found, b_p: int | None) -> dict[int, float]:
     elif b_p and (sampled := {*c.side["sampled"].values()} - {b_p}) and any(
         column.metric.label == PROBLEMS_SAMPLED for column in c.settings.columns.values()
     ):
-        raise UnclearError(f"run {c.name}: {NOT_SAMPLED.format(b_p, max(sampled))}")
+        raise UnclearError(
+            f"run {c.name}: problems_sampled must be what each update drew, at least B_p = {b_p}, "
+            f"but goes to {max(sampled):g}; drop its --map."
+        )
     unknown = c.config.get("data.gen_batch_size", 0) is None
     if not drawn or (problems in (None, b_p) and not unknown and max(drawn.values()) <= 1):
         return {}
     if c.settings.drawn == "kept":
-        c.counters.infer(KEPT)
+        c.counters.infer(
+            "rollouts: those that updates trained on, as told; dynamic sampling drew more"
+        )
         return {}
     if unknown:
-        raise UnclearError(f"run {c.name}: {UNKNOWN}", options=("--set", "drawn=kept"))
+        raise UnclearError(
+            f"run {c.name}: what an update drew must be known, but data.gen_batch_size is a "
+            "variable of its script; write the number there, or count what it trained on with "
+            "--set drawn=kept.", options=("--set", "drawn=kept"),
+        )
     batches = batches_drawn(drawn, problems, b_p)
     if batches is None:
         c.note(UNCOUNTED)
@@ -262,28 +241,42 @@ def batches_of(c: Collected, found: Found, b_p: int | None) -> dict[int, float]:
 def check_batch(c: Collected, b_p: int | None, n: int | None, *, given: bool) -> None:
     """B_p * n against the tokens of a step, where a log has both (verl), and its counts."""
     side, batch = c.side, None if b_p is None or n is None else b_p * n
+    cure = "correct --set problems_per_batch or rollouts_per_problem, or the pattern."
     text = tokens_disagree(
         batch, side["total"], side["prompt"], side["length"], given=given
     )
     if text is not None and given:
-        raise UnclearError(f"run {c.name}: {B_P_OFF.format(text)}")
+        raise UnclearError(
+            f"run {c.name}: B_p * n must agree with the tokens of a step, but {text}; {cure}"
+        )
     if text is not None:
         c.note(text)
     each = of_a_step(side["counted"])
     if given and None not in (batch, each) and batch != each:
-        raise UnclearError(f"run {c.name}: {COUNTED_OFF.format(batch, each)}")
+        raise UnclearError(
+            f"run {c.name}: B_p * n must be the rollouts of a step, but is {batch} where the log "
+            f"counts {each} in most steps; {cure}"
+        )
     if text := counts_otherwise(b_p, n, side["rollouts"] or side["drawn"])[0]:
-        raise UnclearError(f"run {c.name}: {BATCHED.format(text)}")
+        raise UnclearError(
+            f"run {c.name}: n must count responses to one problem, but {text}; correct what says n."
+        )
     counts = {column.metric.label: key for key, column in c.settings.columns.items()}
     for label, kind in (("rollouts", "rollouts"), (PROBLEMS_SAMPLED, "sampled")):
         if label in counts and side[kind]:
             c.counters.infer(COUNTED_BY.format(counts[label]))
     text = counts_otherwise(b_p, n, side["rollouts"])[1]
     if "rollouts" in counts and text:
-        raise UnclearError(f"run {c.name}: {PROBLEMS.format(text)}")
+        raise UnclearError(
+            f"run {c.name}: rollouts must count responses, but the log's count is {text}; drop its "
+            "--map, or write a table of problems_per_batch, rollouts_per_problem, rollouts, score "
+            "if each batch serves n updates."
+        )
     if side["rollouts"] or side["batches"] or c.settings.step is not None:
         return  # it is counted, or said what counts
     if (text := rollouts_disagree(b_p, n, side["drawn"])) is not None:
         raise UnclearError(
-            f"run {c.name}: {ROLLOUTS_OFF.format(text, key=c.drawn_by)}"
+            f"run {c.name}: rollouts must be B_p * n * step, but {c.drawn_by!r} counts {text}; add "
+            f"--map {c.drawn_by}=rollouts if that is right, or name the key that counts updates "
+            "with --set step=KEY."
         )

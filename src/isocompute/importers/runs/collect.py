@@ -1,7 +1,7 @@
 """The rows of one run, as any reader gives them: the rules that hold for every source stand once.
 
-Here is what one row means; `meanings` says it of a key, `sides` keeps what stands beside scores,
-`described` what the run says of itself, and `conclude` makes the ImportedRun once all rows are in.
+Here is what one row means; `meanings` says it of a key, `collected` keeps what stands beside the
+scores, `described` what the run says of itself, and `conclude` makes the ImportedRun at the end.
 
 Rules: a step is a whole number >= 0, and counts updates (`steps` decides which of a log's counters
 does); of two scores of one metric at one step the first counts (a trainer that resumes evaluates

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from isocompute.importers.beside.described import BESIDE, SIDE
+from isocompute.importers.beside.described import files_beside
 from isocompute.importers.runs import checks
 from isocompute.importers.runs.cadence import accumulated
 from isocompute.importers.runs.collected import Collected
@@ -90,12 +90,11 @@ def _of_one_file(runs: Sequence[ImportedRun]) -> str:
     sizes: dict[str, dict[str, float]] = {}
     for run in runs:
         told, of = run.provenance, run.provenance.passes_per_step
-        file = next((line for line in told.inferred if line.startswith(BESIDE)), "")
+        file = next(iter(files_beside(run)), "").partition(" and ")[0]
         s = next((s for s in run.series if s.step_K.size and s.step_K[-1] > 0), None)
         if s and of and file and run.problems_per_batch and run.rollouts_per_problem and not any(
             checks.MORE in note for note in run.notes
         ):
-            file = file[len(BESIDE) :].removesuffix(SIDE).partition(" and ")[0]
             at = os.path.join(os.path.dirname(told.path), file)
             each = s.rollouts_K[-1] / s.step_K[-1] / run.rollouts_per_problem
             sizes.setdefault(os.path.normpath(at), {})[run.name] = float(each / of)
@@ -143,7 +142,8 @@ def refuse_renamed(runs: Sequence[ImportedRun], label: str | None = None) -> Non
     for key in keys:
         home = key.rpartition("/")[0]
         rest = [run for run in scored if all(s.key != key for s in run.series)]
-        among = [run.provenance.candidates for run in scored if run not in rest]
+        among = [run.provenance.candidates for run in scored
+                 if any(s.key == key for s in run.series)]  # fmt: skip
         named = [{other for other in run.provenance.candidates if is_rate(other)
                   and other.rpartition("/")[0] == home} for run in rest]  # fmt: skip
         there = set.intersection(*named).difference(*among) if home and named else set()
@@ -165,7 +165,7 @@ def _refuse_late(run: ImportedRun) -> None:
 
     Parts of one run are joined once its B_p and n are known.
     """
-    if run.problems_per_batch is None or run.rollouts_per_problem is None:
+    if None in run.design[:2]:
         return
     first, last, width = span_of(run) or (0, 0, 1.0)
     even = [  # where budgets grow by a factor, so does the distance

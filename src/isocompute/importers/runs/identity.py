@@ -19,8 +19,8 @@ from pathlib import Path
 
 import numpy as np
 
-from isocompute.importers.beside.described import BESIDE
-from isocompute.importers.runs.repetitions import SETTINGS, differing
+from isocompute.importers.beside.described import files_beside
+from isocompute.importers.runs.repetitions import differing
 from isocompute.importers.runs.sequels import (
     APART,
     RESUMED,
@@ -80,10 +80,10 @@ def _refuse_one_file(runs: Sequence[ImportedRun], decided: frozenset[int]) -> No
     """Refuse whole runs of one seed by a file above them: it may be of the last of them alone."""
     alike = defaultdict[tuple[object, ...], list[str]](list)
     for run in (one for one in runs if one.seed is not None and id(one) not in decided):
-        said = next((line for line in run.provenance.inferred if line.startswith(BESIDE)), "")
-        if (name := said.removeprefix(BESIDE).partition(" ")[0]).startswith(".."):
+        name = next(iter(files_beside(run)), "").partition(" ")[0]
+        if name.startswith(".."):
             file = os.path.normpath(Path(run.provenance.path).parent / name)
-            alike[file, *(getattr(run, setting) for setting in SETTINGS)].append(run.name)
+            alike[file, *run.design].append(run.name)
     for (above, _, n, seed), several in alike.items():
         if len(several) > 1:
             raise UnclearError(
@@ -167,7 +167,7 @@ def _leave_branches(runs: list[ImportedRun], decided: frozenset[int]) -> list[Im
     kept, left_out = list(runs), set[int]()
     for i, j, found in _branches(runs, decided):
         a, b = runs[i], runs[j]
-        ends = [(span_of(run) or (0, 0, 1.0))[1] for run in (a, b)]
+        ends = [span.last if (span := span_of(run)) else 0 for run in (a, b)]
         if ends[0] == ends[1]:
             raise UnclearError(
                 f"runs must not share their first scores, but {named(a)} and {named(b)} have the "
@@ -217,17 +217,15 @@ def _last_starts(
     alike: dict[tuple[object, ...], list[ImportedRun]] = defaultdict(list)
     for run in runs:
         span, is_chart = span_of(run), of(run) in again
-        if span and span[0] <= 1.5 * span[2] and (
-            is_chart or run.provenance.format == "tensorboard"
-        ):
+        if span and not span.is_late and (is_chart or run.provenance.format == "tensorboard"):
             where = of(run) if is_chart else (Path(run.provenance.path).parent,)
-            alike[(*where, *(getattr(run, name) for name in SETTINGS))].append(run)
+            alike[(*where, *run.design)].append(run)
     left_out = set[int]()
     for several in alike.values():
         if len(several) < 2 or {id(run) for run in several} <= decided:
             continue
         is_chart = of(several[0]) in again
-        ends = {id(run): (span_of(run) or (0, 0, 1.0))[1] for run in several}
+        ends = {id(run): span.last for run in several if (span := span_of(run))}
         *before, last = sorted(several, key=lambda run: (
             ends[id(run)] if is_chart else Path(run.provenance.path).name
         ))  # fmt: skip
@@ -272,22 +270,19 @@ def _leave_unfinished(runs: list[ImportedRun], decided: frozenset[int]) -> list[
         span, late = span_of(run), trains_late(run)
         tracked = run.provenance.format in _TRACKERS
         if (tracked or (run.seed is not None and run.steps)) and span and not (
-            span[0] > 1.5 * span[2] if late is None else late
+            span.is_late if late is None else late
         ):
-            settings = tuple(getattr(run, name) for name in SETTINGS)
             job = run.name if tracked else job_of(Path(run.provenance.path))
-            jobs[(tracked, job, *settings)].append(run)
+            jobs[(tracked, job, *run.design)].append(run)
     left_out, told = set[int](), defaultdict[int, list[str]](list)
     for (unordered, *_), several in jobs.items():
         if {id(run) for run in several} <= decided or differing(several):
             continue
-        last = {id(run): max(int(s.step_K[-1]) for s in run.series if s.step_K.size)
-                for run in several}  # fmt: skip
         several.sort(key=lambda run: (
-            [last[id(run)]] if unordered  # their order in time is not known
+            [run.last] if unordered  # their order in time is not known
             else [int(d) for d in re.findall("[0-9]+", run.provenance.path)]
         ))  # fmt: skip
-        ends = [last[id(run)] for run in several]
+        ends = [run.last for run in several]
         for k, run in enumerate(several):
             planned, rows = run.steps or 0, [np.diff(s.step_K) for s in run.series]
             width = min((float(np.median(row)) for row in rows if row.size), default=1.0)

@@ -16,6 +16,7 @@ from isocompute.importers.values.imported import (
     FloatArray,
     IntArray,
     UnclearError,
+    distinct,
 )
 from isocompute.importers.values.timing import SECONDS
 
@@ -24,8 +25,6 @@ from isocompute.importers.values.timing import SECONDS
 LATE = 3.0
 _LEAST_ROWS, _CHANGES, _APART = 20, 4, 3  # see `without_repeats`
 REPEATS = "score: rows that repeat the last evaluation count once"
-BEGUN = "begins: step {}, since {} updates are planned and the log ends at step {}"
-OWN_BEGINNING = "begins: not used, since the log begins at step {}"
 
 Side = Mapping[str, Mapping[int, float]]  # numbers beside scores: kind -> step -> value
 
@@ -264,12 +263,12 @@ def from_one(
         return None
     if trainer == "slime":
         after = step_K[step_K > 0]
-        between = np.diff(np.unique(after, return_index=True)[0])
+        between = np.diff(distinct(after))
         if between.size and between.min() > 1 and not (after % between.min()).any():
             return None  # counted from 1, whether one is missing or not
         # every k updates, evaluations stand at k-1, 2k-1, ..., and at 0 before training; every
         # single one at 0 twice, or at 0 once where the one before training was left out
-        gaps = np.diff(np.unique(step_K, return_index=True)[0])
+        gaps = np.diff(distinct(step_K))
         before = len(zero_rows) > 1 or gaps.size < 2 or gaps[0] != gaps[1]
         late: IntArray = step_K + 1
         if before and step_K[0] == 0:
@@ -316,7 +315,7 @@ def before_update(step_K: IntArray, trainer: str, trained: int) -> IntArray | No
     array([ 0, 20, 40, 60])
     >>> before_update(np.array([1, 21, 41, 61]), "", 61)  # all may be after their updates
     """
-    at = np.unique(step_K, return_index=True)[0]
+    at = distinct(step_K)
     if trainer in FROM_ZERO or at.size < 3 or at[0] != 1 or at[-1] != trained + 1:
         return None
     gaps = np.diff(at)[:-1]  # the last evaluation may stand anywhere
@@ -328,7 +327,7 @@ def _before_multiples(step_K: IntArray) -> bool:
 
     Behind three of them the last may stand anywhere, after the last update.
     """
-    after = np.unique(step_K[step_K > 0], return_index=True)[0] + 1
+    after = distinct(step_K[step_K > 0]) + 1
     if after.size > 3 and after[-1] < after[-2] + after[0]:
         after = after[:-1]
     return after.size > 2 and after[0] > 1 and bool((np.diff(after) == after[0]).all())
@@ -336,7 +335,7 @@ def _before_multiples(step_K: IntArray) -> bool:
 
 def _on_multiples(step_K: IntArray) -> bool:
     """Whether evaluations stand at k, 2k, 3k, ... with k above 1; the last may stand anywhere."""
-    after = np.unique(step_K[step_K > 0], return_index=True)[0]
+    after = distinct(step_K[step_K > 0])
     if after.size < 3 or after[0] == 1:
         return False
     return bool(np.all(after[:-1] % after[0] == 0))

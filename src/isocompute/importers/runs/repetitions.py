@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from isocompute.errors import InputError
-from isocompute.importers.values.imported import FROM_NAME, ImportedRun
+from isocompute.importers.values.imported import DESIGN, FROM_NAME, FloatArray, ImportedRun
 from isocompute.importers.words.configuration import FACTS, SCALED
 from isocompute.importers.words.names import written_in
 from isocompute.importers.words.paths import run_name
@@ -27,7 +27,6 @@ from isocompute.importers.words.paths import run_name
 # fast before their first evaluation are taken for sequels, at twice sequels of noisy runs are not.
 NOT_NOISE = 6.0
 _ENOUGH = 3  # scores that tell a run's noise
-SETTINGS = ("problems_per_batch", "rollouts_per_problem", "seed")
 _TRIAL = re.compile(r"(?:^|[-_./ ])(?:smoke|debug|dbg|dry[-_ ]?run|sanity|tmp)(?:[-_ ]?test)?"
                     r"(?=$|[-_./ ])", re.I)  # fmt: skip
 # What names add to a run that was done once more: run2, rep_1, b, 20250914, v3.
@@ -81,16 +80,21 @@ def require_one_arm(runs: Sequence[ImportedRun], asked: Collection[str] = ()) ->
         _refuse_trials(runs)
 
 
+def noise_of(*scores: FloatArray) -> float:
+    """The standard deviation of noise in the scores of runs, by how their curves bend."""
+    bends = np.concatenate([np.diff(score_K, 2) for score_K in scores])
+    return float(np.median(np.abs(bends))) / (0.6745 * 6**0.5)
+
+
 def _refuse_another_start(runs: Sequence[ImportedRun]) -> None:
     """All runs of a sweep begin with one model: it scores alike before training, but for noise."""
     starts: dict[tuple[str, str, str], dict[str, tuple[float, float, float]]] = defaultdict(dict)
     for run in runs:
         for s in run.series:
             if s.split == "validation" and s.step_K.size > _ENOUGH and s.step_K[0] == 0:
-                bend = float(np.median(np.abs(np.diff(s.score_K, 2)))) / (0.6745 * 6**0.5)
                 first, last = float(s.score_K[0]), float(s.score_K[-1])
                 key = s.metric.kind, s.metric.variable, s.problem_set
-                starts[key][run.name] = first, abs(last - first), bend
+                starts[key][run.name] = first, abs(last - first), noise_of(s.score_K)
     means = [of for (kind, *_), of in starts.items() if kind == "avg"]
     for of in means or starts.values():  # what another model scores, its mean tells first
         gain, noise = (float(np.median([one[i] for one in of.values()])) for i in (1, 2))
@@ -231,7 +235,7 @@ def _named(run: ImportedRun) -> Named:
     matched = next((line.split(f"{FROM_NAME} '", 1)[1][:-1] for line in run.provenance.inferred
                     if FROM_NAME in line), "")  # fmt: skip
     return Named(
-        run.name, (run.problems_per_batch, run.rollouts_per_problem, run.seed),
+        run.name, run.design,
         frozenset((s.metric.label, s.problem_set, s.split) for s in run.series), matched,
         run_name(Path(run.provenance.path)) == run.name,
     )
@@ -275,7 +279,7 @@ def _without_settings(run: Named) -> str:
     if run.matched and run.matched in run.name:
         return run.name.replace(run.matched, "*", 1)
     text = run.name
-    for name, value in zip(SETTINGS, run.design, strict=True):
+    for name, value in zip(DESIGN, run.design, strict=True):
         said = written_in(text, name)
         if said is not None and int(text[slice(*said)]) == value:
             text = f"{text[: said[0]]}*{text[said[1] :]}"
@@ -308,7 +312,7 @@ def select_imported(
     """
     from isocompute.store.arms import matching
 
-    known = ("run", *SETTINGS, *sorted({k for run in runs for k in run.provenance.facts}))
+    known = ("run", *DESIGN, *sorted({k for run in runs for k in run.provenance.facts}))
     for key in where:
         if key not in known:
             raise InputError(
@@ -321,4 +325,4 @@ def select_imported(
 def _fact(run: ImportedRun, key: str) -> str:
     if key == "run":
         return run.name
-    return str(getattr(run, key) if key in SETTINGS else run.provenance.facts.get(key, ""))
+    return str(getattr(run, key) if key in DESIGN else run.provenance.facts.get(key, ""))

@@ -11,11 +11,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import permutations
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
 from isocompute.importers.runs.checks import UNCOUNTED
-from isocompute.importers.runs.repetitions import NOT_NOISE, SETTINGS, differing
+from isocompute.importers.runs.repetitions import NOT_NOISE, differing, noise_of
 from isocompute.importers.runs.shared import scores_of
 from isocompute.importers.values.imported import (
     FloatArray,
@@ -23,6 +24,7 @@ from isocompute.importers.values.imported import (
     IntArray,
     Outcomes,
     UnclearError,
+    distinct,
 )
 from isocompute.importers.values.spent import Each, Spent, kept_of, known_at
 
@@ -43,7 +45,7 @@ def join_counted_anew(
     alike: dict[tuple[object, ...], list[int]] = defaultdict(list)
     for i, run in enumerate(runs):
         if run.problems_per_batch is not None and run.series:
-            alike[tuple(getattr(run, name) for name in SETTINGS)].append(i)
+            alike[run.design].append(i)
     out: dict[int, ImportedRun] = dict(enumerate(runs))
     for group in alike.values():
         left = group if len(group) <= _MOST_PARTS else []
@@ -84,7 +86,7 @@ def _nearest_end(
 
 def _ends_where(whole: ImportedRun, part: ImportedRun) -> tuple[float, float] | None:
     """The last score of a run and the first of another, where the other goes on from there."""
-    if any((span := span_of(run)) is None or span[0] > 1.5 * span[2] for run in (whole, part)):
+    if any((span := span_of(run)) is None or span.is_late for run in (whole, part)):
         return None
     models = {run.provenance.facts.get("model", "") for run in (whole, part)}
     if len(models) > 1 and all(map(_PUBLIC.fullmatch, models)):
@@ -97,8 +99,7 @@ def _ends_where(whole: ImportedRun, part: ImportedRun) -> tuple[float, float] | 
         other = theirs.get((s.metric, s.problem_set))
         if s.split != "validation" or other is None or min(s.score_K.size, other.score_K.size) < 4:
             continue
-        bends = np.concatenate([np.diff(one.score_K, 2) for one in (s, other)])
-        noise = float(np.median(np.abs(bends))) / (0.6745 * 6**0.5)
+        noise = noise_of(s.score_K, other.score_K)
         first, last, begins = float(s.score_K[0]), float(s.score_K[-1]), float(other.score_K[0])
         if abs(begins - first) > max(NOT_NOISE * noise, 2 * abs(begins - last)):
             return last, begins
@@ -107,7 +108,7 @@ def _ends_where(whole: ImportedRun, part: ImportedRun) -> tuple[float, float] | 
 
 def _after(part: ImportedRun, whole: ImportedRun) -> ImportedRun:
     """A log with its steps, rollouts and tokens counted on from the end of another."""
-    last = max(int(s.step_K[-1]) for s in whole.series if s.step_K.size)
+    last = whole.last
 
     def on(name: str) -> float:
         return max(float(getattr(s, name)[-1]) for s in whole.series if s.step_K.size)
@@ -131,16 +132,29 @@ def named(run: ImportedRun) -> str:
     return f"{run.name!r} ({run.provenance.path})"
 
 
-def span_of(run: ImportedRun) -> tuple[int, int, float] | None:
-    """First step, last step and the usual distance of a run's validation scores."""
+class Span(NamedTuple):
+    """First step, last step and the usual distance of a run's scores."""
+
+    first: int
+    last: int
+    width: float
+
+    @property
+    def is_late(self) -> bool:
+        """Whether it begins beyond the first evaluation that a run can have."""
+        return self.first > 1.5 * self.width
+
+
+def span_of(run: ImportedRun) -> Span | None:
+    """Where the held-out scores of a run stand, or those of training; None without any."""
     steps = [s.step_K for s in run.series if s.step_K.size and s.split == "validation"]
     steps = steps or [s.step_K for s in run.series if s.step_K.size]
     if not steps:
         return None
-    step_K = np.unique(np.concatenate(steps), return_index=True)[0]  # alone it loads numpy.ma
+    step_K = distinct(np.concatenate(steps))
     gaps = np.sort(np.diff(step_K))
     width = float(gaps[(gaps.size - 1) // 2] + gaps[gaps.size // 2]) / 2 if gaps.size else 1.0
-    return int(step_K[0]), int(step_K[-1]), width
+    return Span(int(step_K[0]), int(step_K[-1]), width)
 
 
 def join_resumed(
@@ -149,15 +163,15 @@ def join_resumed(
     """Logs that begin in the middle, joined to the one that they go on with."""
     if resumed == "apart":
         return runs
-    spans = {id(run): span_of(run) for run in runs}
+    spans = {id(run): span for run in runs if (span := span_of(run)) is not None}
     alike: dict[tuple[object, ...], list[ImportedRun]] = defaultdict(list)
     for run in runs:
-        if run.problems_per_batch is not None and spans[id(run)] is not None:
+        if run.problems_per_batch is not None and id(run) in spans:
             alike[run.problems_per_batch, run.rollouts_per_problem].append(run)
     joins: dict[int, ImportedRun | None] = {}  # a run -> what it became; None: a part of another
     for group in alike.values():
         left = list(group)
-        for part in sorted(group, key=lambda r: (spans[id(r)] or (0,))[0], reverse=True):
+        for part in sorted(group, key=lambda run: spans[id(run)].first, reverse=True):
             part = joins.get(id(part)) or part  # itself joined by what goes on with it
             others = [run for run in left if run is not part]
             before = [run for run in others if _follows(part, run, spans)] or [
@@ -168,7 +182,7 @@ def join_resumed(
                 continue
             whole = _whole(part, before, spans, resumed)
             joined = _joined(whole, part)
-            spans[id(joined)] = span_of(joined)
+            spans[id(joined)] = span_of(joined) or spans[id(part)]
             left = [joined if run is whole else run for run in left if run is not part]
             joins[id(whole)] = joined
             for run in group:
@@ -178,11 +192,8 @@ def join_resumed(
     return [run for run in kept if run is not None]
 
 
-_Spans = dict[int, "tuple[int, int, float] | None"]
-
-
 def _whole(
-    part: ImportedRun, before: Sequence[ImportedRun], spans: _Spans, resumed: str | None
+    part: ImportedRun, before: Sequence[ImportedRun], spans: dict[int, Span], resumed: str | None
 ) -> ImportedRun:
     """The one that a log goes on with.
 
@@ -190,14 +201,14 @@ def _whole(
         UnclearError: where that may be several, or none.
     """
     # of a chain of parts, the one that it follows is the latest to begin
-    latest = max((spans[id(run)] or (0,))[0] for run in before)
-    before = [run for run in before if (spans[id(run)] or (0,))[0] == latest]
+    latest = max(spans[id(run)].first for run in before)
+    before = [run for run in before if spans[id(run)].first == latest]
     sure = len(before) == 1 and _follows(part, before[0], spans) and _begins_late(part, before[0])
     if sure or (len(before) == 1 and resumed == "join"):
         return before[0]
     raise UnclearError(
         f"a log must begin at the start or go on with one other, but {named(part)} begins at step "
-        f"{(spans[id(part)] or (0,))[0]} and may go on with "
+        f"{spans[id(part)].first} and may go on with "
         f"{' or '.join(named(run) for run in before[:3])}; "
         + ("tell the runs apart (a seed in `pattern`), or add --set resumed=apart."
            if len(before) > 1 else "add --set resumed=join, or resumed=apart."),
@@ -206,7 +217,7 @@ def _whole(
 
 
 def _follows(
-    part: ImportedRun, whole: ImportedRun, spans: _Spans, *, anywhere: bool = False
+    part: ImportedRun, whole: ImportedRun, spans: dict[int, Span], *, anywhere: bool = False
 ) -> bool:
     """Whether a log can be the sequel of another of its configuration, by place and steps.
 
@@ -215,9 +226,8 @@ def _follows(
     mine, its = spans[id(part)], spans[id(whole)]
     if trains_late(part) is False:  # evaluated late, begun at the start
         return False
-    if mine is None or its is None or not (
-        its[0] < mine[0] <= its[1] + 1.5 * max(mine[2], its[2]) and its[1] < mine[1]
-    ):
+    reach = its.last + 1.5 * max(mine.width, its.width)
+    if not (its.first < mine.first <= reach and its.last < mine.last):
         return False
     # the same folder, or one beside it: ms-swift starts v1-DATE when it goes on with v0-DATE
     here, there = Path(part.provenance.path), Path(whole.provenance.path)
@@ -247,8 +257,7 @@ def _begins_late(part: ImportedRun, whole: ImportedRun) -> bool:
     A run that was not evaluated before training begins at its first evaluation. One whose first
     score is the other's at that step, or whose training rows begin late, does not.
     """
-    first, _, width = span_of(part) or (0, 0, 1.0)
-    if first > 1.5 * width:
+    if (span := span_of(part)) is not None and span.is_late:
         return True
     if (late := trains_late(part)) is not None:
         return late
@@ -264,27 +273,26 @@ def _joined(first: ImportedRun, then: ImportedRun) -> ImportedRun:
     span, ends = span_of(then), span_of(first)
     assert span is not None
     assert ends is not None
-    begins = then.spent.begins(span[0])
+    begins = then.spent.begins(span.first)
     before, its_own = kept_of(first), then.spent
     spent = before.then(its_own, begins)
-    kept = {(s.metric, s.problem_set, s.split): s for s in first.series}
+    kept = {s.of: s for s in first.series}
     for s in then.series:
-        key = (s.metric, s.problem_set, s.split)
-        old = kept.get(key)
+        old = kept.get(s.of)
         if old is None or not s.step_K.size:
-            kept.setdefault(key, s)
+            kept.setdefault(s.of, s)
             continue
         stays = old.step_K < s.step_K[0]
         drawn_K = _counted_on(s.rollouts_K, s.step_K, before.drawn, its_own.drawn, begins)
         tokens_K = _counted_on(s.tokens_K, s.step_K, before.tokens, its_own.tokens, begins)
-        kept[key] = replace(
+        kept[s.of] = replace(
             old, n_missing=old.n_missing + s.n_missing,
             step_K=np.concatenate((old.step_K[stays], s.step_K)),
             rollouts_K=np.concatenate((old.rollouts_K[stays], drawn_K)),
             tokens_K=np.concatenate((old.tokens_K[stays], tokens_K)),
             score_K=np.concatenate((old.score_K[stays], s.score_K)),
         )
-    lost = max(ends[1], before.last()) - begins
+    lost = max(ends.last, before.last()) - begins
     again = f", {lost} steps done twice count once" if lost > 0 else ""
     own, its = first.provenance, then.provenance
     rates = its.rates and (its.rates[0], max(its.rates[1], (own.rates or its.rates)[1]))
@@ -294,7 +302,7 @@ def _joined(first: ImportedRun, then: ImportedRun) -> ImportedRun:
             passes_per_step=(spent.passes_per_step or its.passes_per_step
                              or own.passes_per_step),
             alike=own.alike if its.alike is None else its.alike,
-        ), spent=spent, series=tuple(kept.values()), outcomes=_outcomes(first, then, span[0]),
+        ), spent=spent, series=tuple(kept.values()), outcomes=_outcomes(first, then, span.first),
         errors=(*first.errors, *then.errors), n_errors=first.n_errors + then.n_errors,
         n_rows=first.n_rows + then.n_rows, steps=then.steps or first.steps,
         seed=then.seed if first.seed is None else first.seed,

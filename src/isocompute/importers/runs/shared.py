@@ -13,8 +13,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from isocompute.importers.runs.repetitions import SETTINGS
-from isocompute.importers.values.imported import ImportedRun, Metric, Series, disagree
+from isocompute.importers.values.imported import (
+    DESIGN,
+    ImportedRun,
+    Metric,
+    Series,
+    disagree,
+)
 from isocompute.importers.values.spent import Each, Spent, kept_of
 
 Key = tuple[Metric, str, str]  # of a series in its run: metric, problem set, split
@@ -43,10 +48,9 @@ def merged(group: Sequence[ImportedRun]) -> ImportedRun:
 
     ordered = sorted(group, key=rank)
     best = ordered[0]
-    names = ("problems_per_batch", "rollouts_per_problem", "steps", "seed")
     known = {
         name: next((v for r in ordered if (v := getattr(r, name)) is not None), None)
-        for name in names
+        for name in (*DESIGN, "steps")
     }
     whole = replace(best, **known)  # type: ignore[arg-type]  # the fields' own values
     whole = _rolled_out(whole, [s for r in ordered for s in r.series])
@@ -94,7 +98,7 @@ def _rolled_out(run: ImportedRun, series: Iterable[Series]) -> ImportedRun:
     """The run with one series per metric, the longest, and rollouts where they are known now."""
     kept: dict[Key, Series] = {}
     for s in _with_samples(list(series)):
-        key = (s.metric, s.problem_set, s.split)
+        key = s.of
         if key not in kept:
             kept[key] = s
         elif np.isnan(kept[key].tokens_K).all() and np.array_equal(kept[key].step_K, s.step_K):
@@ -150,10 +154,7 @@ def _reaching(long: Series, other: Series) -> Series:
 def scores_of(run: ImportedRun) -> dict[Key, dict[int, float]]:
     """The scores of every series by step."""
     return {
-        (s.metric, s.problem_set, s.split): dict(
-            zip(s.step_K.tolist(), s.score_K.tolist(), strict=True)
-        )
-        for s in run.series
+        s.of: dict(zip(s.step_K.tolist(), s.score_K.tolist(), strict=True)) for s in run.series
     }
 
 
@@ -204,9 +205,9 @@ def _digits(run: ImportedRun) -> int | None:
 
 def may_be_one(a: ImportedRun, b: ImportedRun) -> bool:
     """Whether nothing that two records say of their runs tells them apart."""
-    if disagree(a, b, SETTINGS[:2]):
+    if disagree(a, b, DESIGN[:2]):
         return False
-    if all(getattr(r, n) is None for r in (a, b) for n in SETTINGS[:2]):
+    if {*a.design[:2], *b.design[:2]} == {None}:
         return False  # two configurations may be meant: they are asked for first
     rates = [r.provenance.facts.get("learning_rate") for r in (a, b)]
     # two runs by their own word: the rate is asked for

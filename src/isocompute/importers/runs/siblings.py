@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 
-from isocompute.importers.beside.described import BESIDE, SIDE
+from isocompute.importers.beside.described import files_beside
 from isocompute.importers.values.imported import ImportedRun, UnclearError
 from isocompute.importers.words.names import number_in, pattern_of
 from isocompute.importers.words.paths import job_of
@@ -64,7 +64,7 @@ def _refuse_attempts(runs: Sequence[ImportedRun]) -> None:
         path = Path(run.provenance.path)
         for part in (path.with_name(path.name.partition(".")[0]), path.parent):
             if _ATTEMPT.fullmatch(part.name):
-                of = (part.parent, run.problems_per_batch, run.rollouts_per_problem, run.seed)
+                of = (part.parent, *run.design)
                 tries[of].append(part.name)
                 break
     for (folder, *_), names in tries.items():
@@ -81,9 +81,8 @@ def _refuse_one_of_several(runs: Sequence[ImportedRun]) -> None:
     jobs: dict[tuple[str, str], list[str]] = defaultdict(list)
     for run in runs:
         path = Path(run.provenance.path)
-        for line in run.provenance.inferred:
-            if line.startswith(f"{BESIDE}../") and " and " not in line:
-                file = line.removeprefix(BESIDE).removesuffix(SIDE)
+        for file in files_beside(run):
+            if file.startswith("../") and " and " not in file:
                 jobs[os.path.normpath(path.parent / file), job_of(path)].append(str(path))
     for (file, _), paths in jobs.items():
         if len(set(paths)) > 1:
@@ -98,7 +97,7 @@ def _refuse_one_of_several(runs: Sequence[ImportedRun]) -> None:
 def _refuse_base(runs: Sequence[ImportedRun]) -> None:
     alike: dict[tuple[object, ...], dict[int, ImportedRun]] = defaultdict(dict)
     for run in runs:
-        if not any(line.startswith(BESIDE) for line in run.provenance.inferred):
+        if not files_beside(run):
             continue
         path = Path(run.provenance.path)
         texts = (run.name, path.name, path.parent.name)

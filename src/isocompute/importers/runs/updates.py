@@ -117,7 +117,7 @@ def _beginning(c: Collected, what: str, planned: int | None) -> tuple[int, int |
     first = placing.own_beginning(points)
     if first is not None or not points:
         if said:
-            c.counters.infer(placing.OWN_BEGINNING.format(first))
+            c.counters.infer(f"begins: not used, since the log begins at step {first}")
         return 0, planned
     first, last = (f(int(f(p.steps_K)) for p in points) for f in (min, max))
     if said:
@@ -129,7 +129,8 @@ def _beginning(c: Collected, what: str, planned: int | None) -> tuple[int, int |
         rows = [p.steps_K for p in points if p.column.split == "train"]
         begins = doubts.own_start(earliest, rows)
         if last - planned in (begins, earliest):
-            c.counters.infer(placing.BEGUN.format(last - planned, planned, last))
+            c.counters.infer(f"begins: step {last - planned}, since {planned} updates are planned "
+                             f"and the log ends at step {last}")  # fmt: skip
             return last - planned, last
         if earliest > planned:
             raise doubts.late_error(what, earliest, last, begins, planned)

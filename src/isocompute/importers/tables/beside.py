@@ -13,15 +13,15 @@ from numpy.typing import NDArray
 from isocompute.errors import InputError
 from isocompute.importers.beside.beside import configuration_beside
 from isocompute.importers.beside.listed import configuration_in_table
-from isocompute.importers.tables.columns import DRAWN, SETTINGS, plain_name
+from isocompute.importers.tables.columns import DRAWN
 from isocompute.importers.tables.table import FloatArray
 from isocompute.importers.tables.wide import Texts
 from isocompute.importers.tables.workbooks import said_beside
 from isocompute.importers.values.headers import head_of
-from isocompute.importers.values.imported import UnclearError
+from isocompute.importers.values.imported import DESIGN, UnclearError
 from isocompute.importers.values.reading import whole
 from isocompute.importers.words.configuration import configuration, problems_of
-from isocompute.importers.words.plain_words import RESPONSES, counted_in
+from isocompute.importers.words.plain_words import RESPONSES, counted_in, plain_name
 from isocompute.importers.words.settings import Settings
 
 # How many problems are trained on, each once in an epoch
@@ -46,7 +46,7 @@ def with_block(path: Path, settings: Settings) -> Settings:
         settings = replace(settings, columns=columns)
     except (OSError, EOFError):  # told where the rows are read
         return settings
-    for name in SETTINGS:
+    for name in DESIGN:
         own, given = getattr(said, name), getattr(settings, name)
         if own is not None and given not in (None, own):
             raise InputError(
@@ -69,7 +69,7 @@ def with_configuration(
     if sheet is not None:
         config = {plain_name(key): value for key, value in config.items()}
     said = configuration(config)
-    found = {key: getattr(said, key) for key in SETTINGS}
+    found = {key: getattr(said, key) for key in DESIGN}
     counts = {v for k, value in config.items() if _TRAINED_ON.fullmatch(k) and (v := whole(value))}
     found["training_problems"] = counts.pop() if len(counts) == 1 else None
     new = {k: v for k, v in found.items() if v is not None and getattr(settings, k) is None}
@@ -115,7 +115,7 @@ def from_problems(numbers: dict[str, FloatArray], settings: Settings, path: Path
 
 def _refuse_other_counts(numbers: dict[str, FloatArray], drawn: FloatArray, path: Path) -> None:
     """Updates or rollouts of a table, against the problems that a column map says it counts."""
-    b_p, n = (numbers.get(name) for name in SETTINGS[:2])
+    b_p, n = (numbers.get(name) for name in DESIGN[:2])
     for name, each in (("steps", b_p), ("rollouts", None if n is None else 1 / n)):
         if name not in numbers or each is None:
             continue
@@ -162,7 +162,7 @@ def from_names(
         return
     codes, names = texts["run"]
     found = [settings.for_run(name) for name in names]
-    for name in SETTINGS:
+    for name in DESIGN:
         said = [getattr(one, name) for one in found]
         if name not in numbers and said and None not in said:
             numbers[name] = np.array(said, dtype=np.float64)[codes]
@@ -172,13 +172,13 @@ def from_table_beside(
     numbers: dict[str, FloatArray], texts: Texts, path: Path, say: Callable[[str], None] | None
 ) -> None:
     """Take what a table of runs beside this one says of all of its runs."""
-    if "run" not in texts or not path.is_file() or set(SETTINGS) <= set(numbers):
+    if "run" not in texts or not path.is_file() or set(DESIGN) <= set(numbers):
         return
     codes, names = texts["run"]
     rows = [row for name in names if (
         row := configuration_in_table(path, name, known=numbers)) is not None]  # fmt: skip
     said = [configuration(row) for _, row in rows]
-    for name in SETTINGS if len(said) == len(names) else ():
+    for name in DESIGN if len(said) == len(names) else ():
         values = [getattr(one, name) for one in said]
         if name not in numbers and None not in values:
             numbers[name] = np.array(values, dtype=np.float64)[codes]

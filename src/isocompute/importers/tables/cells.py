@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import re
 import shlex
 from collections.abc import Mapping, Sequence
@@ -14,7 +13,8 @@ from numpy.typing import NDArray
 
 from isocompute.errors import InputError
 from isocompute.importers.tables.table import FloatArray, as_numpy, descriptions, rows_where
-from isocompute.importers.values.imported import UnclearError
+from isocompute.importers.values.cells import ends_within_line
+from isocompute.importers.values.imported import DESIGN, UnclearError
 from isocompute.importers.values.reading import number
 from isocompute.importers.words.called import LOG2, refuse_logarithm
 from isocompute.importers.words.scale import MOST_ROLLOUTS
@@ -203,20 +203,17 @@ def check_end(numbers: Mapping[str, FloatArray], path: Path) -> None:
     if path.suffix not in (".csv", ".tsv") or len(rollouts) < 3 or not path.is_file():
         return
     same = np.ones(len(rollouts) - 1, dtype=bool)
-    for name in ("problems_per_batch", "rollouts_per_problem", "seed"):
+    for name in DESIGN:
         if name in numbers:
             same &= ~(np.diff(numbers[name]) != 0) | np.isnan(np.diff(numbers[name]))
     back = same & (np.diff(rollouts) < 0)
     if not back[-1] or back[:-1].any():
         return
-    with path.open("rb") as file, contextlib.suppress(OSError):
-        file.seek(-1, 2)
-        if file.read(1) not in (b"\n", b"\r"):
-            raise InputError(
-                f"{path}: a table must be whole, but it ends within a line, and rollouts go back "
-                f"from {rollouts[-2]:,.0f} to {rollouts[-1]:,.0f} in it; complete or drop its last "
-                "row."
-            )
+    if ends_within_line(path):
+        raise InputError(
+            f"{path}: a table must be whole, but it ends within a line, and rollouts go back from "
+            f"{rollouts[-2]:,.0f} to {rollouts[-1]:,.0f} in it; complete or drop its last row."
+        )
 
 
 def filled_down(table: pa.Table, told: list[str]) -> pa.Table:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from isocompute.domain import Curve
 from isocompute.errors import InputError
 from isocompute.importers.tables.table import FloatArray
+from isocompute.importers.values.imported import DESIGN
 from isocompute.importers.words.called import several_problems
 
 # Lengths that fall by more than this after the first evaluation, in every run, are no lengths: a
@@ -186,8 +187,7 @@ def check_problems(
     Raises:
         InputError: with the selection of one of them.
     """
-    known = [numbers[name] for name in ("problems_per_batch", "rollouts_per_problem", "seed")
-             if name in numbers]  # fmt: skip
+    known = [numbers[name] for name in DESIGN if name in numbers]
     there = np.isfinite(counts) & np.isfinite(numbers["score"])
     of = np.stack([*known, *(codes for codes, _ in texts.values()), 0 * counts], axis=1)
     for key in np.unique(of[there], axis=0):

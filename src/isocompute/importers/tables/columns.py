@@ -16,12 +16,13 @@ from isocompute.importers.beside.listed import column_in_table
 from isocompute.importers.tables.table import FloatArray, some
 from isocompute.importers.tables.wide import of_update, pattern_of_updates, says_end
 from isocompute.importers.values.headers import head_of, rows_of
+from isocompute.importers.values.imported import DESIGN, distinct
 from isocompute.importers.values.reading import number
-from isocompute.importers.words.asking import BY_N, Cure, likely_columns, trial_of
+from isocompute.importers.words.asking import BY_N, SHORTEST, Cure, likely_columns, trial_of
 from isocompute.importers.words.called import LOG2, YOURS, by_maps, holds, mapping, maps_of
 from isocompute.importers.words.configuration import configuration
 from isocompute.importers.words.names import pattern_in_columns, pattern_in_path
-from isocompute.importers.words.plain_words import RESPONSES, unit_of
+from isocompute.importers.words.plain_words import RESPONSES, plain_name, unit_of
 from isocompute.importers.words.settings import Settings
 from isocompute.recipe import RECORDED
 
@@ -29,7 +30,6 @@ REQUIRED = ("problems_per_batch", "rollouts_per_problem", "rollouts", "score")
 DRAWN = "problems_drawn"  # what a column map calls a count of problems, so far
 NUMBERS = (*REQUIRED, *LOG2, RESPONSES, DRAWN, "steps", "epochs", "tokens", "seed", "best", "worst")
 TEXTS = ("run", "metric", "problem_set", "split", "arm")
-SETTINGS = ("problems_per_batch", "rollouts_per_problem", "seed")
 # What says which evaluation a score is of, where no column is called problem_set.
 _SETS = (
     "eval_set", "eval_file", "eval_dataset", "val_set", "val_file", "validation_set", "benchmark",
@@ -85,7 +85,7 @@ def columns_meant(
     of_updates = "{steps}" in (settings.pattern or "")
     runs = _runs_beside(path, columns, settings) or _by_seed(columns, settings)
     for column in (c for c in columns if c not in names):
-        text = column.strip()
+        text, held = column.strip(), None
         plain = plain_name(text)
         if (bare := _SECTION.sub("", plain)) in ("seed", *RECORDED):  # MLflow's table of runs
             plain = bare
@@ -100,24 +100,20 @@ def columns_meant(
                     f"{text!r}; name one of them."
                 )
             if plain not in known:
-                names[column] = text
-                scores.append(Scores(text, settings, metric=plain))
-                continue
+                held = Scores(text, settings, metric=plain)
         elif text in runs:
-            names[column] = text
-            scores.append(Scores(text, runs[text], is_wide=True))
-            continue
+            held = Scores(text, runs[text], is_wide=True)
         elif _SPREAD.search(text):
             continue  # a width beside the scores that it is of
         elif of_updates and (of := of_update(text, settings)) is not None:
-            names[column] = text
-            scores.append(Scores(text, of[0], is_wide=True, step=of[1]))
-            continue
+            held = Scores(text, of[0], is_wide=True, step=of[1])
         elif of_updates and says_end(text):
             plain = "steps"
         elif text and not of_updates and (own := settings.for_run(text)) is not settings:
+            held = Scores(text, own, is_wide=True)
+        if held is not None:
             names[column] = text
-            scores.append(Scores(text, own, is_wide=True))
+            scores.append(held)
             continue
         if plain == "epoch" and not {"epochs", "steps", "rollouts", *_STEPS} & plains:
             plain = "epochs"
@@ -166,7 +162,7 @@ def _refuse_doubles(scores: Sequence[Scores], path: Path) -> None:
     """A table with a column for every run has one for each."""
     seen: dict[tuple[object, ...], str] = {}
     for one in (one for one in scores if one.is_wide):
-        said = {name: getattr(one.settings, name) for name in SETTINGS} | {"steps": one.step}
+        said = {name: getattr(one.settings, name) for name in DESIGN} | {"steps": one.step}
         if (first := seen.setdefault(tuple(said.values()), one.column)) != one.column:
             told = ", ".join(f"{name}={value}" for name, value in said.items() if value is not None)
             raise InputError(
@@ -188,24 +184,13 @@ def _by_seed(columns: Sequence[str], settings: Settings) -> dict[str, Settings]:
     return {} if told or "{seed}" in (settings.pattern or "") or len(found) < _LEAST_RUNS else found
 
 
-def plain_name(name: str) -> str:
-    """`Problems per batch` -> `problems_per_batch`.
-
-    >>> plain_name("Rollouts-Per Problem")
-    'rollouts_per_problem'
-    >>> plain_name("Prompts / batch")
-    'prompts_per_batch'
-    """
-    return name.lower().replace(" / ", "_per_").replace(" ", "_").replace("-", "_")
-
-
 def not_there(
     path: Path, missing: list[str], header: list[str], settings: Settings
 ) -> InputError:
     """The refusal of a table without a column that must be there, with its cure."""
     counted = ("steps", *_STEPS, *(_EPOCHS if settings.training_problems else ()))
     stepped = any(plain_name(c.strip()) in counted for c in header)
-    if stepped and set(missing) & set(SETTINGS):
+    if stepped and set(missing) & set(DESIGN):
         missing = [name for name in missing if name != "rollouts"]  # B_p * n * step, once known
     cures = list(_cures(path, missing, header, settings))
     options = [word for one in cures for word in one.options]
@@ -232,9 +217,6 @@ def not_there(
     )
 
 
-_SHORTEST = {"problems_per_batch": "bp", "rollouts_per_problem": "n", "seed": "seed"}
-
-
 def cells_seen(path: Path, header: Sequence[str]) -> dict[str, FloatArray]:
     """The numbers in the first rows of each column of a file, NaN for what is none; {} else."""
     found = dict[str, FloatArray]()
@@ -257,8 +239,8 @@ def counts_up(cells: FloatArray) -> bool:
     own = cells[np.isfinite(cells)]
     if own.size < 3 or (own != np.floor(own)).any() or own.min() < 0:
         return False
-    moves = np.unique(np.diff(own)[np.diff(own) > 0], return_index=True)[0]
-    rises = np.unique(own, return_index=True)[0].size >= 3
+    moves = distinct(np.diff(own)[np.diff(own) > 0])
+    rises = distinct(own).size >= 3
     return bool(rises and (own[0] == 0 or (moves.size == 1 and own.size > 4 and (
         (np.diff(own) != 0).all()
     ))))
@@ -268,7 +250,7 @@ def _is_setting(cells: FloatArray | None) -> bool:
     """Whether a column holds a few whole numbers again and again, as what stays within a run."""
     if cells is None or not cells.size or not np.isfinite(cells).all():
         return False
-    values = np.unique(cells, return_index=True)[0]
+    values = distinct(cells)
     return bool(values.min() >= 1 and (values == np.floor(values)).all()
                 and values.size <= cells.size / 5)  # fmt: skip
 
@@ -282,19 +264,18 @@ def _cures(
     empty = [c for c in header if (at := cells.get(c.strip())) is not None and np.isnan(at).all()]
     runs = _runs_beside(path, header, settings)
     there = likely_columns([c for c in header if c not in (*counters, *empty, *runs)], missing)
-    wide = pattern_in_columns(header) if {"score", *SETTINGS[1:2]} <= set(missing) else None
+    wide = pattern_in_columns(header) if {"score", *DESIGN[1:2]} <= set(missing) else None
     if "score" in missing and wide is None and (per_update := pattern_of_updates(header)):
         yield _by_pattern(per_update, "if there is a column for every update, as it seems")
         missing = [n for n in missing if n not in ("score", "rollouts")]
-        there = {name: column for name, column in there.items() if name in missing}
-    if wide is not None and "score" not in there:
+    elif wide is not None and "score" not in there:
         yield _by_pattern(wide, "as the names of the columns seem to say")
         missing = [n for n in missing if n != "score" and f"{{{n}}}" not in wide]
-        there = {name: column for name, column in there.items() if name in missing}
+    there = {name: column for name, column in there.items() if name in missing}
     if there:
         yield Cure(by_maps(there), maps_of(there), holds(there))
     rest = [name for name in missing if name not in there]
-    constants = [name for name in rest if name in SETTINGS]
+    constants = [name for name in rest if name in DESIGN]
     if constants and (named := pattern_in_path(path, constants)):
         yield _by_pattern(named, "as the names seem to say")
         constants = [name for name in constants if f"{{{name}}}" not in named]
@@ -304,9 +285,9 @@ def _cures(
     for name in constants:
         own = f"{name}={YOURS[name]}"
         differs = "" if wide is None else (
-            f"{BY_N if name == SETTINGS[0] else ''}, or, where columns differ in it, put it into "
+            f"{BY_N if name == DESIGN[0] else ''}, or, where columns differ in it, put it into "
             "their names and the pattern as "
-            f"{_SHORTEST[name]}{{{name}}}_"
+            f"{SHORTEST[name]}{{{name}}}_"
         )
         text = f"--set {own} if all rows share it, or --map KEY={name}{kept}{differs}"
         yield Cure(text, ["--set", own])

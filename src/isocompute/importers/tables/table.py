@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 _MISSING = ("", "nan", "na", "null", "none", "n/a", "-", "\u2013", "\u2014")  # dashes, too
 _MAX_BYTES = 8 << 30  # unpacked: gzip and Parquet expand a thousand times
 _MAX_ROWS = 50_000_000  # about 8 GB of columns; more is a bomb or belongs into several files
+_SHOWN = 12  # names of columns in a message
 
 FloatArray = NDArray[np.float64]
 # header of the file -> column -> name that it goes by; columns that are not named are not read
@@ -205,10 +206,10 @@ def _check_size(path: Path, rows: int, size: int) -> None:
         )
 
 
-def some(names: list[str], most: int = 12) -> str:
+def some(names: list[str]) -> str:
     """A few column names, printable whatever the file holds."""
-    shown = [clean_text(n, 40) for n in names[:most]]
-    return ", ".join(shown) + (f" and {len(names) - most} more" if len(names) > most else "")
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return ", ".join(clean_text(name, 40) for name in names[:_SHOWN]) + more
 
 
 def numbers_of(table: pa.Table, name: str, path: Path) -> FloatArray:

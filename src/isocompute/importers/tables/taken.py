@@ -18,13 +18,11 @@ from isocompute.importers.tables.columns import (
     DRAWN,
     NUMBERS,
     REQUIRED,
-    SETTINGS,
     TEXTS,
     UNIT,
     Scores,
     columns_meant,
     not_there,
-    plain_name,
 )
 from isocompute.importers.tables.ranges import SCORES
 from isocompute.importers.tables.table import (
@@ -38,9 +36,10 @@ from isocompute.importers.tables.table import (
 )
 from isocompute.importers.tables.wide import Texts, turned
 from isocompute.importers.values.headers import head_of
+from isocompute.importers.values.imported import DESIGN
 from isocompute.importers.words.called import LOG2, counts_problems
 from isocompute.importers.words.configuration import MODELS, configuration
-from isocompute.importers.words.plain_words import RESPONSES
+from isocompute.importers.words.plain_words import RESPONSES, plain_name
 from isocompute.importers.words.scale import TITLED, are_percent
 from isocompute.importers.words.settings import Settings
 from isocompute.importers.words.vocabulary import MEASURED_AT
@@ -147,16 +146,16 @@ def _unsaid(there: Mapping[str, str], settings: Settings, path: Path) -> list[st
     if "run" in there and path.is_file():
         rows = [configuration(row) for file, table in tables_of(path.parent).items()
                 for row in table.values() if file != path.name]  # fmt: skip
-        said = [name for name in SETTINGS if rows and all(getattr(row, name) for row in rows)]
+        said = [name for name in DESIGN if rows and all(getattr(row, name) for row in rows)]
         there = {**there, **dict.fromkeys(said, "")}
     missing = [n for n in REQUIRED if n not in there and getattr(settings, n, None) is None]
     made = {"problems_per_batch": RESPONSES, **{name: log for log, name in LOG2.items()}}
     if settings.pattern is not None and "run" in there:
-        made |= {n: "run" for n in SETTINGS if f"{{{n}}}" in settings.pattern}
+        made |= {n: "run" for n in DESIGN if f"{{{n}}}" in settings.pattern}
     missing = [n for n in missing if made.get(n) not in there]
     epochs = "epochs" in there and settings.training_problems is not None
     counts = "steps" in there or DRAWN in there or epochs
-    if "rollouts" in missing and counts and not set(SETTINGS) & set(missing):
+    if "rollouts" in missing and counts and not set(DESIGN) & set(missing):
         missing.remove("rollouts")
     return missing
 

@@ -13,7 +13,7 @@ import numpy as np
 from isocompute.domain import Curve
 from isocompute.importers.runs.repetitions import Named, refuse_two_sweeps
 from isocompute.importers.tables import beside, cells, checks, ranges
-from isocompute.importers.tables.columns import REQUIRED, SETTINGS, Scores, not_there
+from isocompute.importers.tables.columns import REQUIRED, Scores, not_there
 from isocompute.importers.tables.curves import group, of_evaluations, told_apart
 from isocompute.importers.tables.table import (
     FloatArray,
@@ -33,6 +33,7 @@ from isocompute.importers.tables.taken import (
     turn,
 )
 from isocompute.importers.tables.wide import Texts, without_padding
+from isocompute.importers.values.imported import DESIGN
 from isocompute.importers.words.called import counts_problems
 from isocompute.importers.words.paths import Measured, measured
 from isocompute.importers.words.scale import PLAIN, are_percent, of_errors, require_range
@@ -180,7 +181,7 @@ def _take_what_is_said(
     beside.from_names(mine, words, one.settings)
     is_first = one in t.scores[:1] or not one.is_wide  # what is read beside is said once
     beside.from_table_beside(mine, words, t.path, t.say if is_first else None)
-    for name in SETTINGS:
+    for name in DESIGN:
         value = getattr(one.settings, name)
         if name not in mine and value is not None:
             mine[name] = np.full(count, float(value))
@@ -190,7 +191,7 @@ def _take_compute(t: Taken, one: Scores, mine: dict[str, FloatArray]) -> None:
     """Make B_p of batches, updates of problems, and rollouts of updates, where it lacks them."""
     beside.from_responses(mine, t.path, t.units)
     beside.from_problems(mine, one.settings, t.path)
-    if "steps" in mine and "rollouts" not in mine and set(SETTINGS[:2]) <= set(mine):
+    if "steps" in mine and "rollouts" not in mine and set(DESIGN[:2]) <= set(mine):
         mine["rollouts"] = ranges.batch_of(mine) * mine["steps"]
 
 
@@ -199,7 +200,7 @@ def _empty_repeats(t: Taken, mine: dict[str, FloatArray], words: Texts) -> int:
     if t.is_turned or MEASURED not in t.goes_by or not {"score", "steps"} <= set(mine):
         return 0
     at, key = numbers_of(t.rows, MEASURED, t.path), t.goes_by[MEASURED]
-    of_runs = [*(mine[name] for name in SETTINGS if name in mine),
+    of_runs = [*(mine[name] for name in DESIGN if name in mine),
                *(codes.astype(np.float64) for codes, _ in words.values())]  # fmt: skip
     filled = cells.own_scores(mine, of_runs, at, t.goes_by["steps"], key, t.path)
     if filled:

@@ -19,8 +19,9 @@ from numpy.typing import NDArray
 from isocompute.domain import Curve
 from isocompute.errors import InputError
 from isocompute.importers.tables.table import FloatArray, scores_of
-from isocompute.importers.values.imported import UnclearError
+from isocompute.importers.values.imported import DESIGN, UnclearError
 from isocompute.importers.words.paths import regex_of
+from isocompute.importers.words.plain_words import plain_name
 from isocompute.importers.words.settings import Settings
 from isocompute.importers.words.vocabulary import counts_updates
 
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from isocompute.importers.tables.columns import Scores
 
 Texts = dict[str, tuple[NDArray[np.int64], list[str]]]
-_PER_RUN = ("problems_per_batch", "rollouts_per_problem", "seed")
 # Of a tail of equal scores in a sheet. At half two equal ones among thirty scores are believed, at
 # twice two of ten are doubted.
 _CHANCE = 0.05
@@ -83,8 +83,7 @@ def of_update(column: str, settings: Settings) -> tuple[Settings, int] | None:
 
 def says_end(column: str) -> bool:
     """Whether a column of a table with one for every update says how many a run did."""
-    plain = re.sub("[ -]+", "_", column.strip().lower())
-    return counts_updates(plain.removesuffix("_total").removesuffix("_run"))
+    return counts_updates(plain_name(column.strip()).removesuffix("_total").removesuffix("_run"))
 
 
 def turned(
@@ -113,7 +112,7 @@ def turned(
     beyond = (step[:, None] > np.where(np.isnan(end), np.inf, end)) & ~np.isnan(cells)
     cells[beyond] = np.nan
     long = {name: np.tile(values, len(scores)) for name, values in base.items()}
-    for name in _PER_RUN:
+    for name in DESIGN:
         own = [getattr(one.settings, name) for one in scores]
         if name not in long and None not in own:
             long[name] = np.repeat(np.array(own, dtype=np.float64), count)

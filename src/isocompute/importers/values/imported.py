@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Literal, NamedTuple, get_args
+from typing import Literal, NamedTuple, TypeVar, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,7 @@ from isocompute.errors import InputError
 from isocompute.importers.values.reading import clean_text, sha256_of
 from isocompute.importers.values.spent import Spent
 
+_T = TypeVar("_T", bound=np.generic)
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 
@@ -28,6 +29,9 @@ COUNTED_BY = "rollouts: counted by {}, as mapped"
 TAKEN_ONCE = "num_iterations: taken as 1"
 STOPPED = ": it counts up to its last score"  # ends the note of a run that its tracker calls failed
 FROM_NAME = "from the name"  # how `inferred` says what a pattern found
+
+# What tells runs of a sweep apart: B_p, n and the seed.
+DESIGN = ("problems_per_batch", "rollouts_per_problem", "seed")
 
 Estimator = Literal["mean", "unbiased", "bootstrap", "unknown"]
 
@@ -107,6 +111,11 @@ class Series:
     score_K: FloatArray = field(repr=False)
     n_missing: int = 0
     key: str = ""
+
+    @property
+    def of(self) -> tuple[Metric, str, str]:
+        """What its scores are of: metric, problem set and split."""
+        return self.metric, self.problem_set, self.split
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -229,6 +238,16 @@ class ImportedRun:
     spent: Spent = field(default_factory=Spent, repr=False, compare=False)
 
     @property
+    def design(self) -> tuple[int | None, int | None, int | None]:
+        """B_p, n and the seed."""
+        return self.problems_per_batch, self.rollouts_per_problem, self.seed
+
+    @property
+    def last(self) -> int:
+        """The last step with a score; 0 without any."""
+        return max((int(s.step_K[-1]) for s in self.series if s.step_K.size), default=0)
+
+    @property
     def concluded(self) -> tuple[str, ...]:
         """What was inferred, but for what the user's own pattern found."""
         return tuple(line for line in self.provenance.inferred if FROM_NAME not in line)
@@ -257,6 +276,12 @@ class Errors:
         """How many were not used, and why the first was not."""
         return (f"{self.count} {what} were not used; the first: line {self.kept[0].line}: "
                 f"{self.kept[0].reason}")  # fmt: skip
+
+
+def distinct(values: NDArray[_T]) -> NDArray[_T]:
+    """Values in order, each once; without the index numpy would load numpy.ma."""
+    found: NDArray[_T] = np.unique(values, return_index=True)[0]
+    return found
 
 
 def disagree(one: object, other: object, names: Iterable[str]) -> bool:

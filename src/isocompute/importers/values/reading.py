@@ -197,24 +197,19 @@ def number(value: object) -> float | None:
         return value if math.isfinite(value) else None
     if value is None or isinstance(value, bool):
         return None
-    if isinstance(value, (int, float)):
-        try:
-            result = float(value)
-        except OverflowError:
-            return None
-        return result if math.isfinite(result) else None
-    if isinstance(value, str) and len(value) <= 64:
-        text = value.strip()
+    if isinstance(value, str):
+        text = value.strip() if len(value) <= 64 else ""
         match = _NUMPY_REPR.fullmatch(text) if text[-1:] == ")" else None
-        text = match.group(1) if match else text
-        if text.lower() in _NOT_NUMBERS or "_" in text:
+        value = match.group(1) if match else text
+        if "_" in value:
             return None
-        try:
-            result = float(text)
-        except ValueError:
-            return None
-        return result if math.isfinite(result) else None
-    return None
+    elif not isinstance(value, (int, float)):
+        return None
+    try:
+        result = float(value)
+    except (ValueError, OverflowError):  # no number, or an integer beyond all floats
+        return None
+    return result if math.isfinite(result) else None
 
 
 def is_missing_word(value: object) -> bool:

@@ -67,20 +67,6 @@ ALIKE_KEYS = ("frac_reward_zero_std", "train/frac_reward_zero_std")
 _END = 10  # of a run: so many a part of its rows, in which a share moves little
 
 
-class Pace(NamedTuple):
-    """How long updates took.
-
-    Args:
-        seconds: of an update, on average.
-        by_step: that average until a step, over that of all.
-        clocked: evaluations and checkpoints are in it.
-    """
-
-    seconds: float
-    by_step: tuple[tuple[int, float], ...] = ()
-    clocked: bool = False
-
-
 class Times(NamedTuple):
     """Seconds of a run.
 
@@ -108,33 +94,16 @@ class Times(NamedTuple):
         return Times(np.minimum(self.until_T[there], high), self.seconds_T[there] * share_T,
                      kept_T[there], self.clocked)  # fmt: skip
 
-    def pace(self) -> Pace | None:
-        """How long an update took, on average and until some of them; None without any."""
-        if not self.until_T.size:
-            return None
-        mean_T = np.cumsum(self.seconds_T) / np.cumsum(self.updates_T)
-        mean = dict(zip(self.until_T.tolist(), mean_T.tolist(), strict=True))
-        of_all = float(mean_T[-1])
-        return Pace(of_all, _places(mean, of_all), self.clocked)
-
-
-def timed(side: Mapping[str, Side], gpus: int | None) -> dict[str, Any]:
-    """What a record says of times; see `times_of`.
-
-    Args:
-        side: numbers by kind and step.
-        gpus: as the user says; None: what verl's throughput implies.
-    """
-    return said_of(times_of(side), gpus or gpus_by_throughput(side))
-
 
 def said_of(times: Times | None, gpus: float | None) -> dict[str, Any]:
-    """What a record says of times, on so many GPUs."""
-    found = None if times is None else times.pace()
-    if found is None:
+    """What a record says of times, on so many GPUs: an update's on average, and until some."""
+    if times is None or not times.until_T.size:
         return {}
-    return {"s_per_step": found.seconds, "pace": found.by_step, "clocked": found.clocked,
-            "gpu_s_per_step": None if gpus is None else found.seconds * gpus}  # fmt: skip
+    mean_T = np.cumsum(times.seconds_T) / np.cumsum(times.updates_T)
+    mean = dict(zip(times.until_T.tolist(), mean_T.tolist(), strict=True))
+    of_all = float(mean_T[-1])
+    return {"s_per_step": of_all, "pace": _places(mean, of_all), "clocked": times.clocked,
+            "gpu_s_per_step": None if gpus is None else of_all * gpus}  # fmt: skip
 
 
 def times_of(side: Mapping[str, Side]) -> Times | None:
@@ -215,7 +184,7 @@ def gpu_hours(step_K: FloatArray, seconds: float, by_step: Sequence[Sequence[flo
     Args:
         step_K: updates done.
         seconds: GPU-seconds of an update, on average.
-        by_step: of a `Pace`.
+        by_step: the mean seconds until a step, over those of all, as `said_of` gives them.
     """
     spent_K = step_K * seconds / 3600
     if not by_step:

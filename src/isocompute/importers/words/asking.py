@@ -14,7 +14,7 @@ from dataclasses import fields, replace
 from typing import Any, NamedTuple, TypeVar
 
 from isocompute.errors import AskedError, InputError
-from isocompute.importers.values.imported import TAKEN_ONCE, ImportedRun
+from isocompute.importers.values.imported import DESIGN, TAKEN_ONCE, ImportedRun
 from isocompute.importers.words.called import (
     YOURS,
     by_maps,
@@ -47,7 +47,7 @@ _NUMBER = 13  # a B_p or n that no count is likely to be a multiple of
 _WITHOUT_N = ("--metric", "--problem-set", "--range", "--map", "--split")
 _SURE = ("step=", "split=")
 _N = "rollouts_per_problem"
-_SETTINGS = ("problems_per_batch", _N)
+SHORTEST = {"problems_per_batch": "bp", "rollouts_per_problem": "n", "seed": "seed"}
 BY_N = "; by n, --set problems_per_batch=4:B_P,8:B_P"
 _EACH = re.compile(r"B_p is [0-9]+ \(")  # the note of a log with the batch of each process alone
 _SHARED = re.compile(r".* counts ([0-9]+) processes, .* ([0-9]+) says that .*")
@@ -164,10 +164,10 @@ def require_configuration(runs: Sequence[ImportedRun]) -> None:
 def configuration_asked(runs: Sequence[ImportedRun]) -> InputError | None:
     """What is asked of the B_p and n of runs; None where they are known."""
     runs = [run for run in runs if run.n_rows] or runs  # MLflow's parents have none
-    lacking = [run for run in runs if any(getattr(run, name) is None for name in _SETTINGS)]
+    lacking = [run for run in runs if None in run.design[:2]]
     if not lacking:
         return None
-    missing = [n for n in _SETTINGS if any(getattr(run, n) is None for run in lacking)]
+    missing = [n for n in DESIGN[:2] if any(getattr(run, n) is None for run in lacking)]
     others = len({id(r) for r in lacking}) - 1
     cure = _with_seed(_cure(runs, missing), runs)
     return InputError(
@@ -218,13 +218,13 @@ def trial_of(options: Sequence[str]) -> list[str]:
             words += [flag, f"{key}=steps" if choice else word]
             continue
         n = word.startswith(_N)  # of which runs of one configuration are is not known then
-        words += [ASSUME, _N, "--set", "resumed=apart"] if n else [ASSUME, _SETTINGS[0]]
+        words += [ASSUME, _N, "--set", "resumed=apart"] if n else [ASSUME, DESIGN[0]]
     return words
 
 
 def _cure(runs: Sequence[ImportedRun], missing: Sequence[str]) -> Cure:
     """What to add where B_p or n is not known."""
-    lacking = [run for run in runs if any(getattr(run, name) is None for name in _SETTINGS)]
+    lacking = [run for run in runs if None in run.design[:2]]
     keys = list(dict.fromkeys(key for run in lacking for key in run.provenance.unread))
     notes = [note for run in lacking for note in run.notes]
     if doubt := next((note for note in notes if " which is " in note), None):
@@ -233,7 +233,7 @@ def _cure(runs: Sequence[ImportedRun], missing: Sequence[str]) -> Cure:
     if maps := _maps(keys, missing):
         return maps
     counted = [found for note in notes if (found := _BY_COUNT.fullmatch(note))]
-    if missing == [*_SETTINGS[:1]] and len({found[1] for found in counted}) == 1:
+    if missing == [*DESIGN[:1]] and len({found[1] for found in counted}) == 1:
         told = f"--set problems_per_batch={counted[0][1]}"
         return Cure(f"{told}, if that holds ({counted[0][0]})", shlex.split(told),
                     f"a batch held {counted[0][1]} problems")  # fmt: skip
@@ -268,7 +268,7 @@ def in_place(
     lacking = [run for run in runs if run.problems_per_batch is None]
     told = pattern is not None and "{problems_per_batch}" in pattern
     each = all(any(_EACH.match(note) for note in run.notes) for run in lacking)
-    return ["processes" if name == _SETTINGS[0] and each and lacking and not told else name
+    return ["processes" if name == DESIGN[0] and each and lacking and not told else name
             for name in missing]  # fmt: skip
 
 
@@ -300,7 +300,7 @@ def _own(missing: Sequence[str]) -> Cure:
     sets, names = _sets(missing), ",".join(missing)
     text = f"{sets} with your own number (one for all runs"
     if "processes" not in missing:
-        by_n = BY_N if names == _SETTINGS[0] else ""
+        by_n = BY_N if names == DESIGN[0] else ""
         text += (f"{by_n}; where they differ, write runs.csv beside the logs, with the columns "
                  f"run,{names}")  # fmt: skip
     return Cure(f"{text})", shlex.split(sets))
@@ -324,8 +324,7 @@ def _both(
                         [*options, *rest.options], rest.condition)  # fmt: skip
         return Cure(f"{given} where the names say it, as they seem to, or {_sets(missing)}",
                     options)  # fmt: skip
-    short = {"problems_per_batch": "bp", "rollouts_per_problem": "n"}
-    pattern = "_".join(f"{short[n]}{{{n}}}" for n in missing)
+    pattern = "_".join(f"{SHORTEST[n]}{{{n}}}" for n in missing)
     there = [name for name in missing if _maps(keys, [name])]
     if 0 < len(there) < len(missing):  # keys seem to hold some of it
         maps = _maps(keys, there)

@@ -98,7 +98,9 @@ def refuse_logarithm(
         UnclearError: with both readings, and the option for the logarithm.
     """
     seen = {now for value in values if (now := whole(value)) is not None}
-    if seen and (max(seen) > _MOST or not all(map(_is_small, values))):
+    if name not in LOG2.values() or (
+        seen and (max(seen) > _MOST or not all(map(_is_small, values)))
+    ):
         return
     row = sorted(seen)
     follow = len(row) >= _LEAST and row == list(range(row[0], row[-1] + 1))
@@ -109,16 +111,11 @@ def refuse_logarithm(
     ):
         return
     shown = ", ".join(map(str, row[:6]))
-    raised = ", ".join(str(2**one) for one in row[:6])
-    there = f"{key!r} has {shown}, a logarithm as it seems" if row else (
-        f"{key!r} names a logarithm")  # fmt: skip
-    meant = f" if it is {raised}" if row else ""
+    there = f"has {shown}, a logarithm as it seems" if row else "names a logarithm"
+    meant = f" if it is {', '.join(str(2**one) for one in row[:6])}" if row else ""
     raise UnclearError(
-        f"{of}: {name} must be a count, but {there}; add --map "
-        f"{shlex.quote(f'{key}=log2_{name}')}{meant}, or call the key {name} if it is {shown}."
-        if row else
-        f"{of}: {name} must be a count, but {there}; add --map "
-        f"{shlex.quote(f'{key}=log2_{name}')}, or call the key {name} if it is the count itself."
+        f"{of}: {name} must be a count, but {key!r} {there}; add {mapping(key, f'log2_{name}')}"
+        f"{meant}, or call the key {name} if it is {shown or 'the count itself'}."
     )
 
 

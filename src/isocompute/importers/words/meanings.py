@@ -19,7 +19,7 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 
 from isocompute.importers.values.timing import ALIKE, ALIKE_KEYS, EPOCH, EPOCH_KEYS, TIMING_KEYS
-from isocompute.importers.words.called import LOG2, may_be_setting, refuse_logarithm
+from isocompute.importers.words.called import may_be_setting, refuse_logarithm
 from isocompute.importers.words.configuration import IN_ROWS, MODELS
 from isocompute.importers.words.settings import Column, Settings
 from isocompute.importers.words.vocabulary import (
@@ -77,7 +77,7 @@ def meaning_of(
         if mapped.metric.label in ("rollouts", PROBLEMS_SAMPLED):
             return "sampled" if mapped.metric.label == PROBLEMS_SAMPLED else "rollouts"
         held = mapped.metric.label in IN_ROWS  # a name for B_p, n or the seed, no score
-        if mapped.metric.label in LOG2.values() and key != mapped.metric.label:
+        if key != mapped.metric.label:
             refuse_logarithm(key, mapped.metric.label, [], "a column map")
         return f"+{mapped.metric.label}" if held else mapped
     if key in IN_ROWS:

@@ -13,12 +13,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from isocompute.importers.values.imported import ImportedRun
+from isocompute.importers.values.imported import DESIGN, ImportedRun
 from isocompute.importers.words.called import MEANT
 from isocompute.importers.words.settings import Settings
 
 _N = "rollouts_per_problem"
-_SETTINGS = ("problems_per_batch", _N)
 # How names write B_p and n: bp32, prompts-32, rollouts_16; W&B's grouped charts "n: 16".
 _WRITTEN = {
     "problems_per_batch": r"bp|b_p|bsz|[tr]?bs|(?<![0-9])b|batch|prompts|problems(?:_per_batch)?",
@@ -97,7 +96,7 @@ def per_rollout(runs: Sequence[ImportedRun]) -> int | None:
     for run in runs:
         path = Path(run.provenance.path)
         for text in (path.name, run.name, path.parent.name):
-            batch, n = (number_in(text, name) for name in _SETTINGS)
+            batch, n = (number_in(text, name) for name in DESIGN[:2])
             if batch and n:
                 found.add((batch, n))
                 break
@@ -113,11 +112,10 @@ def pattern_for(runs: Sequence[ImportedRun], *, seed_alone: bool = False) -> str
         runs: of an import.
         seed_alone: also where B_p and n are known.
     """
-    wanted = (*_SETTINGS, "seed") if seed_alone else _SETTINGS
-    lacking = [run for run in runs if any(getattr(run, name) is None for name in wanted)]
+    lacking = [run for run in runs if None in (run.design if seed_alone else run.design[:2])]
     if not lacking:
         return None
-    missing = [n for n in _SETTINGS if any(getattr(run, n) is None for run in lacking)]
+    missing = [n for n in DESIGN[:2] if any(getattr(run, n) is None for run in lacking)]
     seeds = ["seed"] if all(run.seed is None for run in runs) else []
     if "problems_per_batch" in missing and per_rollout(lacking) is not None:
         missing.remove("problems_per_batch")  # the names' batch counts rollouts
@@ -179,7 +177,7 @@ def _holds(pattern: str, runs: Sequence[ImportedRun]) -> bool:
     if sizes and (len(sizes) < 2 or any(size & (size - 1) for size in sizes)):
         return False
     of = Counter(
-        tuple(one.get(name) or getattr(run, name) for name in (*_SETTINGS, "seed"))
+        tuple(one.get(name) or getattr(run, name) for name in DESIGN)
         for one, run in zip(found, runs, strict=True)
     )
     taken = all(one.get("seed") in (run.problems_per_batch, run.rollouts_per_problem)
@@ -216,7 +214,7 @@ def alike_under(pattern: str, runs: Sequence[ImportedRun]) -> tuple[str, str] | 
     seen: dict[tuple[int | None, ...], str] = {}
     for run in runs:
         by = _found(pattern, run) if pattern else {}
-        b_p, n, seed = (by.get(name) or getattr(run, name) for name in (*_SETTINGS, "seed"))
+        b_p, n, seed = (by.get(name) or getattr(run, name) for name in DESIGN)
         if n is None or seed is not None:
             continue
         if (first := seen.setdefault((b_p, n), run.name)) != run.name:
@@ -274,7 +272,7 @@ def _pattern(
 
 def pattern_of(run: ImportedRun) -> str | None:
     """The `pattern` that a run's names seem to follow; None where they do not say B_p and n."""
-    return _pattern(Path(run.provenance.path), run.name, [*_SETTINGS, "seed"], folders=True)
+    return _pattern(Path(run.provenance.path), run.name, DESIGN, folders=True)
 
 
 def pattern_in_path(path: Path, missing: Sequence[str]) -> str | None:

@@ -20,12 +20,12 @@ GROUPS = (*(
     f"{what}_per_{of}" for of in ("prompt", "problem", "question", "example")
     for what in ("samples", "rollouts", "completions", "responses", "generations")
 ), "group_size")  # fmt: skip
-# sections whose samples are of an evaluation, and whose groups are of weights
 _KEY = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+")  # of a configuration
 _OF_ALL = re.compile(  # what brackets may say behind a name without changing what it counts
     r"(?:(?:all|total|in|sum|over|global|effective|the|of|per|each|every|update|step|training|train|"
     r"gpus?|devices?|ranks?|group|grpo|b_?p?|n|g|k|m)(?:\s+|$))+", re.I,
 )
+# sections whose samples are of an evaluation, and whose groups are of weights
 _NOT_OURS = re.compile(r"(?:^|[._])(?:eval|val|test|quant|lora|moe)", re.I)
 
 
@@ -44,7 +44,7 @@ def plain_keys(
     Those of an evaluation are left out.
     """
     for key, value in config.items():
-        section, _, word = _plain(key).replace("/", ".").rpartition(".")
+        section, _, word = plain_name(key).replace("/", ".").rpartition(".")
         word = word.removeprefix("train_")
         plain = word if word in words else word.removeprefix("num_")
         if plain in words and not _NOT_OURS.search(section):
@@ -67,12 +67,17 @@ def explained(name: str) -> str:
     if _KEY.fullmatch(found[2]):
         return found[2]
     alone = found[1] if _OF_ALL.fullmatch(found[2]) else ""  # a batch (mini), a group (eval)
-    words = (_plain(re.sub(r"\s*/\s*", " / ", one.strip())) for one in (found[2], alone))
+    words = (plain_name(re.sub(r"\s*/\s*", " / ", one.strip())) for one in (found[2], alone))
     return next((word for word in words if word in (*OWN, *GROUPS)), name)
 
 
-def _plain(key: str) -> str:
-    return re.sub("[ -]+", "_", key.lower().replace(" / ", "_per_"))
+def plain_name(name: str) -> str:
+    """A key or a column as code would name it.
+
+    >>> plain_name("Rollouts-Per Problem"), plain_name("Prompts / batch")
+    ('rollouts_per_problem', 'prompts_per_batch')
+    """
+    return re.sub("[ -]+", "_", name.lower().replace(" / ", "_per_"))
 
 
 def in_plain_words(config: Mapping[str, object]) -> dict[str, object]:
@@ -87,7 +92,7 @@ def in_plain_words(config: Mapping[str, object]) -> dict[str, object]:
     doubted = set[str]()
     for words in (OWN, GROUPS, ("num_generations",)):
         for key, value in plain_keys(config, words):
-            word = next(w for w in words if _plain(key).endswith(w))
+            word = next(w for w in words if plain_name(key).endswith(w))
             if key != word and str(found.setdefault(word, value)) != str(value):
                 doubted.add(word)
     return {word: value for word, value in found.items() if word not in doubted}

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from isocompute.domain import Curve
 from isocompute.errors import InputError
-from isocompute.importers.values.imported import ImportedRun, UnclearError
+from isocompute.importers.values.imported import ImportedRun, UnclearError, distinct
 
 PLAIN = (0.0, 1.0)
 MOST_ROLLOUTS = 1e15  # a float counts whole ones up to 9e15; no run draws a thousandth of it
@@ -104,7 +104,7 @@ def rescaled(curves: Sequence[Curve], score_range: tuple[float, float], path: st
             c.score_K.min() >= low - room and c.score_K.max() <= high + room))
         percent = seen[0] >= 0 and 10 < seen[1] <= 100  # below, rewards of 10 are as likely
         every = np.concatenate([c.score_K for c in curves])
-        odd = np.unique(every[(every < low - room) | (every > high + room)], return_index=True)[0]
+        odd = distinct(every[(every < low - room) | (every > high + room)])
         drop = ""
         if odd.size == 1 and np.mean(every == odd[0]) > 2 / len(every):  # a word for "none"
             drop = f"; if {odd[0]:g} stands for no score, drop those rows"

@@ -21,8 +21,8 @@ _NO_SCORE = re.compile(  # cer and wer are error rates
 )
 _RATES = ("acc|correct|exact", "solve|success|pass")  # the most telling first
 _ALIKE = 3  # keys named beside the likeliest
+_UNREAD, _LISTED = 5, 12  # keys that were not read: likely ones, and of all
 _RATE = "|".join(_RATES)
-_IF_OF_TRAINING = " if it is of the training batch, as the loss beside it is"
 OF_PASSES = re.compile(  # what numbers evaluations of one model; a bare `trial` may be a run
     "(?:pass|draw|attempt|(?:eval|val|test)[._/]?(?:pass|draw|attempt|run|trial|rep[a-z]*))"
     "(?:[._/]?(?:id|idx|index|no|number))?", re.I,
@@ -138,8 +138,8 @@ def likely_scores(runs: Sequence[ImportedRun]) -> str:
     if is_sure:
         return f"{maps[0]}, which reads 1 minus it" if "=1-avg" in maps[0] else maps[0]
     if len(maps) == 1:  # which of them it is only the user knows
-        return (f"{maps[0]} --set split=train{_IF_OF_TRAINING}; {maps[0]} if it is of "
-                "held-out problems")
+        return (f"{maps[0]} --set split=train if it is of the training batch, as the loss beside "
+                f"it is; {maps[0]} if it is of held-out problems")
     return f"{' or '.join(maps)}, whichever is your score"
 
 
@@ -177,12 +177,12 @@ def likely_key(keys: Sequence[str], beside_loss: Collection[str] = ()) -> str:
     return "KEY"
 
 
-def scores_unread(run: ImportedRun, most: int = 5) -> list[str]:
+def scores_unread(run: ImportedRun) -> list[str]:
     """Keys of a run that may hold a held-out score, the likeliest first."""
     found: list[str] = []
     beside = run.provenance.beside_loss
     keys = [k for k in _likely([run]) if k not in beside or re.search(_HELD_OUT, k, re.I)]
-    while len(found) < most and (key := left_out(keys)):
+    while len(found) < _UNREAD and (key := left_out(keys)):
         found.append(key)
         keys.remove(key)
     return found
@@ -247,19 +247,16 @@ def no_reward(runs: Sequence[ImportedRun]) -> str:
     return " No reward is logged beside the loss, so it seems to be no run of RL."
 
 
-def keys_there(runs: Sequence[ImportedRun], most: int = 12) -> str:
+def keys_there(runs: Sequence[ImportedRun]) -> str:
     """The keys of logs that were not understood, for a message; the likely scores first.
 
     >>> keys_there([])
     ''
     """
     keys = list(dict.fromkeys(key for run in runs for key in run.provenance.unread))
-    likely = [k for k in keys if re.search("eval|val|test|acc|score|reward|pass", k, re.I)]
-    listed = [*likely, *(k for k in keys if k not in likely)]
-    if not listed:
-        return ""
-    more = f" and {len(listed) - most} more" if len(listed) > most else ""
-    return f" (keys that were not read: {', '.join(listed[:most])}{more})"
+    keys.sort(key=lambda k: re.search("eval|val|test|acc|score|reward|pass", k, re.I) is None)
+    more = f" and {len(keys) - _LISTED} more" if len(keys) > _LISTED else ""
+    return f" (keys that were not read: {', '.join(keys[:_LISTED])}{more})" if keys else ""
 
 
 def check_map(path: Path, runs: Sequence[ImportedRun], settings: Settings) -> None:

@@ -278,12 +278,9 @@ def settings_from(values: Mapping[str, Any]) -> Settings:
             result[name] = re.sub(r"\{(bp|n)\}", lambda m: f"{{{_SHORT[m[1]]}}}", str(value))
         elif name == "problems_per_batch" and ":" in str(value):
             result["by_n"] = parse_by_n(str(value))
-        elif name in _WHOLE:
-            count = whole(value)
-            result[name] = value if count is None else count
-        elif name == "learning_rate":
-            rate = number(value)
-            result[name] = value if rate is None else rate
+        elif name in (*_WHOLE, "learning_rate"):
+            found = whole(value) if name in _WHOLE else number(value)
+            result[name] = value if found is None else found
         else:
             result[name] = str(value)
     return Settings(**result)

@@ -287,13 +287,14 @@ def counts_updates(key: str) -> bool:
     return _UPDATES.search(key) is not None and _NO_UPDATES.search(key) is None
 
 
+OF_MAX = "global_step/max_steps"  # ms-swift 4.4: "5/100", of all that are planned
 TRACKER_STEPS = ("step", "_step", "Step")  # names under which a tracker's own step goes
 # What counts updates beside a tracker's own step, the most telling first. OpenRLHF 0.11.0,
 # utils/logging_utils.py; open-instruct 0.3.0, grpo_fast.py (its global_step counts rollouts); slime
-# 0.3.1, wandb_utils.py; ms-swift 4.4, trainers/patcher.py ("5/100").
+# 0.3.1, wandb_utils.py; ms-swift 4.4, trainers/patcher.py.
 STEP_KEYS = (
     "train/global_step", "trainer/global_step", "training/global_step", "training_step",
-    "global_step", "global_step/max_steps", "rollout/step", "train/step", "eval/global_step",
+    "global_step", OF_MAX, "rollout/step", "train/step", "eval/global_step",
     "eval/step", "progress/batch", "update", "updates", "iteration", "iter", "trainer/step",
     "train_step",
 )

@@ -84,8 +84,8 @@ def compare_curves(
     paired = [_paired_seeds(sides[0][c], sides[1][c]) for c in configs]
     if not all(paired):
         notices.append(notice("seeds_unpaired"))
-    if exams := _other_exams(a, b):
-        notices.append(notice("problems_differ", names=exams))
+    if apart := _other_exams(a, b):
+        notices.append(notice("problems_differ", names=apart))
     difference = _difference(sides, configs, budgets_X, notices)
     rows = _rows(difference, sides, configs, budgets_X, level)
     return Comparison(

@@ -87,6 +87,21 @@ def test_its_scores_become_the_curve(tmp_path: Path) -> None:
     assert examine(tmp_path / "study") == []
 
 
+def test_an_edited_script_trains_no_further_seeds_beside_the_first(tmp_path: Path) -> None:
+    own = script(tmp_path, "")
+    text = (HELPERS / "own_trainer.py").read_text()
+    Path(own[1]).write_text(text)
+    first, second = (make_spec(tmp_path, seed=seed, command=own) for seed in (3, 4))
+    run_study(study_of(first), tmp_path / "study", workers=0, settings=FAST)
+    Path(own[1]).write_text(text + "# another\n")
+    run_study(study_of(first), tmp_path / "study", workers=0, settings=FAST)  # nothing to train
+    with pytest.raises(InputError, match=r"but script '.*trainer.py' is not what it was when 1 of"):
+        run_study(study_of(first, second), tmp_path / "study", workers=0, settings=FAST)
+    Path(own[1]).write_text(text)
+    run_study(study_of(first, second), tmp_path / "study", workers=0, settings=FAST)
+    assert {curve.seed for curve in load_curves(str(tmp_path / "study"))} == {3, 4}
+
+
 def test_a_placeholder_is_the_runs_own_value(tmp_path: Path) -> None:
     recipe = Recipe(kl_coef=0.25, importance_cap=None, learning_rate=1e-6)
     words = placeholders(make_spec(tmp_path, recipe=recipe), "here")

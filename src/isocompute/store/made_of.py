@@ -1,4 +1,4 @@
-"""What runs are made of beside their specification: a model's folder, a checker's code.
+"""What runs are made of beside their specification: a model's folder, code of one's own.
 
 A specification names both by a path, and what stands there may change between two commands.
 """
@@ -17,6 +17,7 @@ from isocompute.study.sweep import Study
 
 ALLOWED = "changed_files"
 _MODEL = ("*.safetensors", "*.bin", "config.json", "generation_config.json", "tokenizer*")
+_SCRIPTS = (".py", ".sh")  # of a command; its program is the machine's
 _WHOLE = 64 << 20  # bytes; of a larger file the ends and the size tell two models apart
 _END = 1 << 20
 
@@ -85,6 +86,9 @@ def _named(options: Mapping[str, Any], verifiers: set[str]) -> dict[str, Path]:
     model = options.get("model")
     if isinstance(model, str) and model:
         named[f"model {model!r}"] = Path(model)
+    for word in options.get("command") or ():
+        if isinstance(word, str) and word.endswith(_SCRIPTS):
+            named[f"script {word!r}"] = Path(word)
     for verifier in sorted(verifiers):
         path = verifier.rpartition(":")[0]
         if path.endswith(".py"):

@@ -398,10 +398,12 @@ def test_what_is_not_known_is_a_question_mark() -> None:
 
 def test_health_is_counted_by_configuration_and_rule() -> None:
     spec = {"problems_per_batch": 32, "rollouts_per_problem": 8}
-    runs: list[Any] = [SimpleNamespace(hash=name, spec=spec) for name in "abc"]
+    runs: list[Any] = [SimpleNamespace(hash=name, spec=spec, steps_done=9) for name in "abc"]
+    waits: Any = SimpleNamespace(hash="d", spec=spec, steps_done=0)  # says nothing of its health
+    assert health_lines([waits], {}) == ["health: no run has trained yet"]
     found: Any = SimpleNamespace(severity="failure", code="entropy_collapse", step=7)
     later: Any = SimpleNamespace(severity="failure", code="entropy_collapse", step=9)
-    lines = health_lines(runs, {"a": [later], "b": [found], "c": []})
+    lines = health_lines([*runs, waits], {"a": [later], "b": [found], "c": []})
     assert lines == [
         "health: 1 of 3 runs broke no rule",
         "! failure: entropy_collapse at B_p=32, n=8 in 2 runs, first at step 7",

@@ -299,8 +299,10 @@ def health_lines(runs: Sequence[StoredRun], health: Mapping[str, Sequence[Findin
             b_p, n = run.spec["problems_per_batch"], run.spec["rollouts_per_problem"]
             arm = "".join(f", {key}={name}" for key, name in run.spec.get("arm", {}).items())
             broken.setdefault((b_p, n, arm, f.severity, f.code), []).append(f.step)
-    healthy = sum(not health.get(run.hash) for run in runs)
-    lines = [f"health: {healthy} of {len(runs)} runs broke no rule"]
+    trained = [run for run in runs if run.steps_done or health.get(run.hash)]
+    healthy = sum(not health.get(run.hash) for run in trained)
+    lines = [f"health: {healthy} of {len(trained)} runs broke no rule" if trained
+             else "health: no run has trained yet"]  # fmt: skip
     for (b_p, n, arm, severity, code), steps in sorted(broken.items()):
         seeds = f"{len(steps)} runs" if len(steps) > 1 else "1 run"
         lines.append(

@@ -143,14 +143,14 @@ def main() -> None:
     save_base(model, recipe.world, recipe.supervision, folder)
     policy = Policy(folder)
     problems = policy.tokenize(recipe.world.problems("probe", 1000, seed=1))
-    successes, tokens, _ = policy.count_successes(problems, 16, stream(0), temperature=1.0)
-    rate = successes.double() / 16
+    drawn = policy.count_successes(problems, 16, stream(0), temperature=1.0)
+    rate = drawn.successes_P.double() / 16
     easy = ((rate >= 0.3) & (rate <= 0.6)).double().mean()
     hard = (rate <= 0.0625).double().mean()
     parameters = sum(p.numel() for p in policy.model.parameters())
     print(
         f"{parameters} parameters; avg@16 {rate.mean():.3f}; easy (0.3 to 0.6) {easy:.3f}; "
-        f"hard (to 0.0625) {hard:.3f}; {tokens / 16000:.1f} tokens a response"
+        f"hard (to 0.0625) {hard:.3f}; {drawn.tokens / 16000:.1f} tokens a response"
     )
 
 

@@ -441,7 +441,7 @@ def test_unjudged_validation_problems_are_drawn_again(folder):
     policy = Policy(folder)
     data = policy.tokenize(WORLD.problems("val", 6, seed=2))
     once = Faulty(data.verifier, lambda _, call: call in (2, 3))
-    successes, tokens, rollouts = policy.count_successes(
+    successes, tokens, rollouts, _ = policy.count_successes(
         replace(data, verifier=once), 4, stream(0), temperature=1.0
     )
     assert policy.errors in (2, 3, 4, 5)
@@ -451,7 +451,7 @@ def test_unjudged_validation_problems_are_drawn_again(folder):
     assert policy.judged > 24
     never = Faulty(data.verifier, lambda *_: True)
     policy.judged = policy.errors = 0
-    successes, tokens, rollouts = policy.count_successes(
+    successes, tokens, rollouts, _ = policy.count_successes(
         replace(data, verifier=never), 4, stream(0), temperature=1.0
     )
     assert successes.tolist() == [0] * 6

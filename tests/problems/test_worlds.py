@@ -242,9 +242,9 @@ def test_shipped_base_models_know_their_world_partly(name):
     if name in WORLDS:
         assert world == kind()  # what a study file gets by naming the world
     problems = policy.tokenize(world.problems("probe", 200, seed=5))
-    successes, tokens, _ = policy.count_successes(problems, 16, stream(0), temperature=1.0)
-    rate = successes.double() / 16
-    assert tokens <= 200 * 16 * world.max_new_tokens
+    drawn = policy.count_successes(problems, 16, stream(0), temperature=1.0)
+    rate = drawn.successes_P.double() / 16
+    assert drawn.tokens <= 200 * 16 * world.max_new_tokens
     assert 0.1 < rate.mean() < 0.6
     assert ((rate >= 0.3) & (rate <= 0.6)).double().mean() > 0.05
     assert (policy.folder / "model.safetensors").stat().st_size < 600_000

@@ -69,7 +69,7 @@ test: $(STAMP)  ## the tests of base and [local], but for the heavy and the slow
 	@echo "not run here: heavy (make test-heavy), slow (make test-slow), browser (make test-browser), trainers" \
 	  "(make test-trainers), verl (make test-verl), ray (make test-ray), gpu (make test-gpu), docs (make test-docs)"
 
-test-heavy: $(STAMP)  ## tests of seconds to a minute each: fits by the dozen, training, kills
+test-heavy: $(STAMP)  ## tests of a second to a minute each: fits, training, kills
 	@OMP_NUM_THREADS=1 $(PY) -m pytest -q -n 2 -m 'heavy and not (slow or browser or trainers or verl or ray or gpu or docs)' $(ARGS)
 
 test-slow: $(STAMP)  ## the slow tests: base and [local]

@@ -112,7 +112,7 @@ def imported(path: Path, name: str) -> Iterator[str]:
                 yield target.removeprefix("isocompute.")
 
 
-@pytest.mark.long
+@pytest.mark.heavy
 def test_imports_run_only_leftward() -> None:
     wrong = []
     used = set()

@@ -49,6 +49,7 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "s"
 
 
+@pytest.mark.heavy
 def test_a_run_that_ended_before_the_budget_is_left_out(study: Path, tmp_path: Path) -> None:
     """Its last score is one of less compute."""
     whole = load_study(study.with_suffix(".yaml"), generators=problem_generators())
@@ -82,6 +83,7 @@ def test_indices_by_hand() -> None:
     assert (always, near) == pytest.approx((0.0, 0.5))
 
 
+@pytest.mark.heavy
 def test_every_index_is_that_of_metrics_at_the_matched_budget(study: Path) -> None:
     document = study_interference(study, rollouts=5120, draws=50)
     assert [g["rollouts_per_problem"] for g in document["groups"]] == [4, 32]

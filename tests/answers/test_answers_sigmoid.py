@@ -313,7 +313,7 @@ def test_a_falling_curve_becomes_flat(level) -> None:
     assert fit.value(X)[0] == pytest.approx(np.full(len(X), np.clip(0.55, *level)), abs=1e-6)
 
 
-@pytest.mark.long
+@pytest.mark.heavy
 def test_scipy_finds_no_better_law_within_the_same_bounds() -> None:
     """Floor and plateau of a law lie on bounds as a rule: the smallest and largest n tested."""
     rng = np.random.default_rng(0)

@@ -95,7 +95,7 @@ def test_names_are_no_part_of_a_runs_identity(tmp_path: Path) -> None:
     assert {r.arm["recipe"] for r in other.runs} == {"quick", "slow"}
 
 
-@pytest.mark.long
+@pytest.mark.heavy
 def test_renaming_an_arm_renames_its_runs(tmp_path: Path) -> None:
     folder = run(tmp_path, STUDY)
     run(tmp_path, STUDY.replace("fast:", "quick:"))

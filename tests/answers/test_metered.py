@@ -107,6 +107,7 @@ def fit() -> Fit:
     ], draws=60)  # fmt: skip
 
 
+@pytest.mark.heavy
 def test_a_run_has_one_score_whatever_it_is_counted_in(fit: Fit) -> None:
     hours = fit.again("gpu-hours")
     assert (hours.unit, fit.unit) == ("gpu-hours", "rollouts")
@@ -140,6 +141,7 @@ def test_what_a_posterior_says_of_its_data_is_in_the_unit(fit: Fit) -> None:
     np.testing.assert_array_equal(hours.ceiling_DJ, fit.posterior.ceiling_DJ)
 
 
+@pytest.mark.heavy
 def test_the_back_test_is_that_of_the_rollouts(fit: Fit) -> None:
     hours = fit.again("gpu-hours")
     assert hours.backtest == fit.backtest

@@ -125,7 +125,7 @@ def test_fit_shows_the_gap_of_a_study(tmp_path: Path, capsys: pytest.CaptureFixt
     assert "Train minus validation, success per rollout:" in out.out
 
 
-@pytest.mark.long
+@pytest.mark.heavy
 def test_no_gap_is_shown_of_a_split_that_was_chosen(tmp_path: Path) -> None:
     folder = run(tmp_path, STUDY.replace("budget: 1280", "budget: 320"))
     arm = f"{folder}[recipe=fast,problems=small"

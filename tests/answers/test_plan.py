@@ -2054,6 +2054,7 @@ def test_rows_that_can_wait_give_way_to_checks() -> None:
     assert any(row.startswith("  for less") for row in whole)  # there it has room
 
 
+@pytest.mark.heavy
 def test_what_no_log_holds_of_a_recipe_is_null() -> None:
     runs = [c.replace(recorded={"learning_rate": 2e-6, "clip_low": 0.1}) for c in planted().curves]
     d = plan_budget(fit_sweep(runs, draws=20), AT).document

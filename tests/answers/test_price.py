@@ -140,6 +140,7 @@ def test_how_far_off_a_time_may_be_is_said_only_where_the_runs_tell() -> None:
     assert (source["off"], doubt_words(source)) == (None, "at a batch not timed")
 
 
+@pytest.mark.heavy
 def test_in_nine_of_ten_cases_a_further_run_lies_as_near_as_is_said() -> None:
     rng, c = np.random.default_rng(0), Configuration(16, 64)
     for batches, seeds in (((32, 64, 128), 2), ((16, 32, 64, 128, 256), 1)):
@@ -246,6 +247,7 @@ def test_of_constant_lengths_the_ends_are_one() -> None:
     assert price.trends(c, 16e5) == {}
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("unit", ["gpu_hours", "tokens"])
 def test_a_plan_keeps_its_budget_if_responses_grow_on(unit: str) -> None:
     power, rng = 0.2, np.random.default_rng(0)
@@ -422,6 +424,7 @@ def test_slices_tell_what_a_start_of_the_trainer_takes(tmp_path: Path, capsys: A
     assert re.search(r"GPU-hours \([\d.]+ of them 6 starts\) to go; 1,536 rollouts are tr", said)
 
 
+@pytest.mark.heavy
 def test_status_tells_the_starts_where_they_are_much(tmp_path: Path) -> None:
     file = tmp_path / "t.yaml"
     file.write_text(STUDY.replace("RATES", ""))
@@ -437,6 +440,7 @@ def test_status_tells_the_starts_where_they_are_much(tmp_path: Path) -> None:
     assert "trainer" not in "".join(replace(begun, starts=Starts(21.0, 150.0)).lines())
 
 
+@pytest.mark.heavy
 def test_a_start_that_was_cut_off_took_no_longer_than_others(tmp_path: Path) -> None:
     file = tmp_path / "t.yaml"
     file.write_text(STUDY.replace("local", "elsewhere").replace("RATES", "slices: [1]"))
@@ -482,6 +486,7 @@ def test_the_run_of_a_plan_starts_once_and_its_budget_pays_for_it() -> None:
         plan_budget(fit, Budget(amount=3.5, unit="gpu_hours"))
 
 
+@pytest.mark.heavy
 def test_a_plan_says_its_price_and_how_far_it_may_be_off() -> None:
     # Updates take 0.1 hours and 0.001 for each rollout; those of n = 64 are faster by a tenth.
     speed = {n: 16 * n / (0.1 + 0.016 * n) * (1.1 if n == 64 else 1) for n in N}
@@ -566,6 +571,7 @@ def test_a_budget_that_is_paid_is_planned_by_what_is_paid() -> None:
     assert unit_paid_in(tokens, Rates(), [*logged, curve(64, None)]) == "rollouts"
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("unit", ["tokens", "gpu_hours"])
 def test_a_plan_never_costs_more_than_a_budget_that_is_paid(unit: str) -> None:
     # A rollout costs five times as much at n = 512 as at the median n = 64.

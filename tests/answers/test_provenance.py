@@ -36,7 +36,7 @@ def test_the_hash_of_the_code_moves_with_any_file(
     assert code_sha256.__wrapped__() != first
 
 
-@pytest.mark.long
+@pytest.mark.heavy
 def test_a_document_names_its_options() -> None:
     curves = WORLDS["overfit"].sample(NOISE["low"], 3, np.random.default_rng(0))
     curves = [c.replace(n_missing=2) for c in curves]

@@ -29,6 +29,7 @@ def change_to(document: dict[str, Any], n: int) -> float:
     return next(c["at"] for c in document["crossovers"] if c["to_rollouts_per_problem"] == n)
 
 
+@pytest.mark.heavy
 def test_easy_begins_small_ends_at_512_and_changes_where_the_paper_does(easy: Fit) -> None:
     n = [part["rollouts_per_problem"] for part in easy.document["frontier"]]
     assert n[0] in (8, 16)
@@ -37,6 +38,7 @@ def test_easy_begins_small_ends_at_512_and_changes_where_the_paper_does(easy: Fi
     assert change_to(easy.document, 512) == pytest.approx(2.67e6, rel=0.3)
 
 
+@pytest.mark.heavy
 def test_easy_law_is_the_published_one_within_its_interval(easy: Fit) -> None:
     x = np.geomspace(0.25e6, 4.0e6, 100)
     theirs = 6.09 / (1 + np.exp(-4.75 * (np.log10(x) - 5.84))) + 2.73

@@ -348,6 +348,7 @@ def learning(batch: int, gpus: int | None, b_p: int = 16, seed: int = 0) -> Curv
                  steps_K=1.0 * steps, gpus=gpus)  # fmt: skip
 
 
+@pytest.mark.heavy
 def test_a_fixed_batch_on_other_gpus_is_scaled_too() -> None:
     runs = [learning(512, 8, b_p, s) for b_p in (8, 16, 32) for s in range(3)]
     fit = fit_sweep(runs, fix=("batch_size", 512), draws=20)
@@ -370,6 +371,7 @@ def test_times_of_nobody_knows_how_many_gpus_are_said_to_be_that() -> None:
     assert "gpus_scaled" not in codes(given)  # whoever gives a rate knows it
 
 
+@pytest.mark.heavy
 def test_the_gpus_are_those_of_the_runs_of_the_choice() -> None:
     runs = [learning(batch, gpus, seed=s) for batch, gpus in ((128, 1), (512, 1), (2048, 8))
             for s in range(3)]  # fmt: skip

@@ -165,6 +165,7 @@ def plan_of(config: dict[str, object]) -> dict[str, Any]:
     return plan_budget(fit_sweep(made, draws=20), AT).document
 
 
+@pytest.mark.heavy
 def test_a_plan_prints_the_recipe_of_its_runs() -> None:
     d = plan_of(GSPO)
     keys, b_p = d["trainer"]["verl"], d["problems_per_batch"]
@@ -189,6 +190,7 @@ def test_a_plan_prints_the_recipe_of_its_runs() -> None:
     assert recipe_unsaid(d, "verl").startswith("The recipe is that of your runs' logs;")
 
 
+@pytest.mark.heavy
 def test_what_another_trainer_has_no_word_for_is_named() -> None:
     d = plan_of(GSPO)
     keys, left = d["trainer"]["trl"], d["trainer_not_set"]["trl"]
@@ -231,6 +233,7 @@ def test_no_trainer_is_told_another_recipe(trainer: str) -> None:
     assert read_allocation(trainer, found.keys) == plan
 
 
+@pytest.mark.heavy
 def test_a_rate_that_fell_unsaid_is_left_to_its_owner() -> None:
     runs = [c.replace(recorded={"learning_rate": 2e-6}, rate_left=0.1) for c in planted().curves]
     d = plan_budget(fit_sweep(runs, draws=20), AT).document

@@ -222,6 +222,7 @@ def test_an_n_that_ends_in_its_first_updates_is_told_as_that() -> None:
     assert dict(said.trains) == {short.configuration: 4096}
 
 
+@pytest.mark.heavy
 def test_a_curve_that_fell_is_not_said_to_rise() -> None:
     """Up to 0.45 at step 280, then down to 0.38."""
     up, down = np.linspace(0.31, 0.45, 8), np.linspace(0.445, 0.38, 13)
@@ -289,7 +290,7 @@ def test_level_n_are_said_to_be_level(name: str, raised: bool) -> None:
     assert np.mean(found) >= 0.5 if raised else not any(found)
 
 
-@pytest.mark.long
+@pytest.mark.heavy
 def test_rollouts_in_a_table_of_tokens_are_called_so() -> None:
     curves = [c.replace(tokens_K=700 * c.rollouts_K) for c in sweep("rising", seeds=1)]
     lines = full_lines(fit_sweep(curves, unit="tokens", draws=20).document)

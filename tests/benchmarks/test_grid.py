@@ -292,6 +292,7 @@ slices: [1]
 """
 
 
+@pytest.mark.heavy
 def test_runs_are_made_once_in_order_kept_and_packed(make, tmp_path, monkeypatch, capsys):
     from isocompute.runner import open_study
 

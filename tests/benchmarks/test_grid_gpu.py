@@ -69,7 +69,7 @@ def rows_of(gpu, out):
     return found
 
 
-@pytest.mark.long
+@pytest.mark.heavy
 def test_a_piece_makes_runs_in_the_format_of_the_grid(gpu, tmp_path, capsys):
     assert work(piece(gpu, tmp_path / "out")) == "every run is there"
     assert [f.name for f in (tmp_path / "out").iterdir()] == ["grid-gpu.tar.xz"]
@@ -112,7 +112,7 @@ def test_pieces_that_are_cut_short_give_what_one_piece_gives(gpu, tmp_path):
     assert rows_of(gpu, out) == rows_of(gpu, tmp_path / "whole")
 
 
-@pytest.mark.long
+@pytest.mark.heavy
 def test_a_folder_that_would_grow_too_large_asks_to_be_emptied(gpu, tmp_path):
     specs = gpu.Studies("cpu")["tiny"].runs
     each = gpu.bytes_of(specs[0])
@@ -221,7 +221,7 @@ def test_the_command_says_how_far_it_is_and_fails_when_it_is_too_large(
     assert len(list(gpu.MOVED.iterdir())) == 4
 
 
-@pytest.mark.long
+@pytest.mark.heavy
 def test_what_breaks_a_batch_is_told_and_the_next_piece_tries_again(
     gpu, tmp_path, monkeypatch, capsys
 ):

@@ -283,6 +283,7 @@ def test_what_one_n_for_both_costs():
     assert "two seeds" in scores.one_for_both(flat([0.5]), flat([0.5])).note
 
 
+@pytest.mark.heavy
 def test_luck_of_a_seed_gains_nothing():
     """a is flat, b wants n = 64: one n serves both, though a's luckiest n may be smaller."""
     noise = np.random.default_rng(0).normal(0, 0.02, (400, 3, 5))
@@ -557,6 +558,7 @@ def test_every_figure_names_arms_that_there_are():
         assert set(one.needs) <= set(evidence.ARMS)
 
 
+@pytest.mark.heavy
 def test_a_figure_has_a_row_per_column_with_data_and_says_what_others_lack(tmp_path):
     (one,) = [f for f in figure_list.FIGURES if f.number == "3"]
     found = evidence.columns(folder=tmp_path)

@@ -215,6 +215,7 @@ def test_what_is_no_budget_is_refused_as_it_was_written(text: str) -> None:
         parse_budget(text)
 
 
+@pytest.mark.heavy
 def test_a_trainer_in_any_case_its_processes_and_todays_n_alone(
     sweep_csv: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -358,6 +359,7 @@ def test_one_n_is_planned_with_caution(tmp_path: Path, capsys: pytest.CaptureFix
     assert json.loads(capsys.readouterr().out)["verdict"]["level"] == "caution"
 
 
+@pytest.mark.heavy
 def test_a_verdict_of_stop_is_a_refusal_with_exit_3(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -657,7 +659,7 @@ def test_fit_plan_and_report_count_the_checkpoint_asked_for(
     assert drawn == ["final", predicted["final"]]
 
 
-@pytest.mark.long
+@pytest.mark.heavy
 def test_the_published_law_is_fitted_to_the_checkpoint_asked_for(
     published_plan: dict[str, Any], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -667,6 +669,7 @@ def test_the_published_law_is_fitted_to_the_checkpoint_asked_for(
     assert final["predicted_score"] != published_plan["predicted_score"]
 
 
+@pytest.mark.heavy
 def test_report_plans_as_plan_does(
     sweep_csv: Path,
     tmp_path: Path,
@@ -877,7 +880,7 @@ def test_a_closed_pipe_is_quiet() -> None:
     assert process.wait(timeout=120) == 0
 
 
-@pytest.mark.long
+@pytest.mark.heavy
 def test_text_survives_a_terminal_without_unicode(sweep_csv: Path) -> None:
     done = run_process("fit", str(sweep_csv), "--full", PYTHONIOENCODING="ascii")
     assert done.returncode == 0, done.stderr

@@ -174,6 +174,7 @@ def test_numbers_beyond_what_is_drawn_from_or_counted() -> None:
         gpus("²")
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("closed", ["1", "2"])
 def test_a_closed_stream_is_no_fault(here: Path, closed: str) -> None:
     shell = f"exec {sys.executable} -m isocompute status nowhere {closed}>&-"

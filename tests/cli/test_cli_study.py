@@ -383,7 +383,7 @@ def test_a_missing_study_file_is_bad_input(
     assert "none.yaml" in capsys.readouterr().err
 
 
-@pytest.mark.long
+@pytest.mark.heavy
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
 def test_a_stopped_run_says_so_and_resumes(number: int, code: int, tmp_path: Path) -> None:
     file = tmp_path / "tiny.yaml"

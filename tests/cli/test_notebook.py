@@ -85,6 +85,7 @@ def test_a_table_is_asked_as_a_file_is(frame: pd.DataFrame) -> None:
         iso.fit(3)
 
 
+@pytest.mark.heavy
 def test_what_a_table_leaves_out_is_a_warning(frame: pd.DataFrame) -> None:
     with pytest.warns(UserWarning, match="the table: 1 rows are copies") as seen:
         iso.fit(pd.concat([frame, frame[:1]]))
@@ -94,6 +95,7 @@ def test_what_a_table_leaves_out_is_a_warning(frame: pd.DataFrame) -> None:
     assert len(heard) == 1
 
 
+@pytest.mark.heavy
 def test_a_sweep_shows_what_the_command_line_prints(sweep: iso.Sweep) -> None:
     lines, shown = fit_lines(sweep.document), repr(sweep).split("\n")
     assert shown[:-1] == lines[: len(shown) - 1]
@@ -238,6 +240,7 @@ def test_settings_need_a_trainer_and_a_plan(sweep: iso.Sweep) -> None:
         sweep.plan(2e6, trainer="x")
 
 
+@pytest.mark.heavy
 def test_runs_that_do_not_learn_give_no_plan(frame: pd.DataFrame) -> None:
     plan = iso.fit(frame.assign(score=1 - frame.score)).plan(2e5, trainer="trl")
     assert plan.allocation is None

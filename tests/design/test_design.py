@@ -186,6 +186,7 @@ def test_one_n_for_all_budgets_is_not_the_best_at_the_last() -> None:
     assert one_for_all(worlds, 1e7, list(range(7))) < 6
 
 
+@pytest.mark.heavy
 def test_the_choice_in_a_simulated_sweep_is_that_of_plan() -> None:
     sweep = Sweep(problems_per_batch=16, rollouts_per_problem=(8, 64, 512), seeds=1,
                   rollouts_per_run=400_000)  # fmt: skip
@@ -868,6 +869,7 @@ def test_problems_held_out_are_not_trained_on(tmp_path: Path) -> None:
     assert not prompts & {p.prompt for p in run.validation["all"].problems}
 
 
+@pytest.mark.heavy
 @pytest.mark.usefixtures("quick")
 def test_evaluations_cost_what_the_study_will_draw(tmp_path: Path, capsys: Any) -> None:
     from isocompute.engines import evaluations_drawn
@@ -964,6 +966,7 @@ def test_a_design_needs_no_torch(tmp_path: Path, engine: str) -> None:
             assert (real.returncode, lacks in real.stderr) == (2, True)
 
 
+@pytest.mark.heavy
 @pytest.mark.usefixtures("quick")
 def test_a_design_says_how_answers_are_checked(tmp_path: Path, capsys: Any) -> None:
     train, study = problems_file(tmp_path, 2000), tmp_path / "sweep.yaml"
@@ -1012,6 +1015,7 @@ def test_a_plan_hands_difficulty_and_trainer_on_to_a_design_that_takes_them(
 VERL = ["--engine", "verl", "--model", "Qwen/Qwen2.5-7B-Instruct"]
 
 
+@pytest.mark.heavy
 @pytest.mark.usefixtures("quick")
 def test_a_verl_sweep_that_is_adaptive_can_stop_its_runs(tmp_path: Path, capsys: Any) -> None:
     from isocompute.runner import open_study
@@ -1035,6 +1039,7 @@ def test_a_verl_sweep_that_is_adaptive_can_stop_its_runs(tmp_path: Path, capsys:
         assert ("It stops by itself" in out) == (not more)
 
 
+@pytest.mark.heavy
 @pytest.mark.usefixtures("quick")
 @pytest.mark.parametrize("engine", ["verl", "trl"])
 def test_a_trainer_that_is_not_installed_is_one_line_before_any_attempt(
@@ -1140,6 +1145,7 @@ def test_what_speaks_against_the_answer_stands_below_it_and_the_rest_under_why(
     assert "Caution" not in capsys.readouterr().out
 
 
+@pytest.mark.heavy
 def test_a_prior_knows_the_passes_of_its_longest_run_of_the_nearest_n() -> None:
     worlds = replace(APART, problems=1000, longest_of={8: 8e5, 64: 3.2e6})
     assert [worlds.passes(n) for n in (8, 16, 128)] == [100.0, 100.0, 50.0]

@@ -184,6 +184,7 @@ def test_the_edge_of_an_older_study_is_a_caution_in_the_words_of_plan(monkeypatc
 # ---- the file ----
 
 
+@pytest.mark.heavy
 @pytest.mark.usefixtures("quick")
 @pytest.mark.parametrize("engine", ["trl", "verl", "local"])
 def test_a_file_with_stand_ins_tries_rates_as_one_with_a_model(

@@ -33,6 +33,7 @@ def values_of(model, prompt, response):
     return model(torch.cat([prompt, response])[None])[0, len(prompt) - 1 : -1, 0]
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("std", ["sample", "population", "none"])
 @pytest.mark.parametrize("aggregation", ["token-mean", "seq-mean-token-mean"])
 def test_values_advantages_and_gradient(tmp_path, std, aggregation):

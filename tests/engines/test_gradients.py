@@ -134,6 +134,7 @@ def reference_gradient(policy, old, base, drawn, reward_N, recipe, advantages=No
 BASE = {"clip_low": 0.1, "clip_high": 0.35, "temperature": TEMPERATURE, "updates_per_batch": 2}
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(
     "changes",
     [
@@ -181,6 +182,7 @@ def test_the_gradient_is_that_of_the_formulas(changes):
         assert report.loss == pytest.approx(loss, abs=2e-5)
 
 
+@pytest.mark.heavy
 def test_advantages_that_differ_by_token():
     """As ppo has them; some are 0 at the first token, and count all the same."""
     recipe = Recipe(**BASE, objective="ppo")
@@ -235,6 +237,7 @@ def test_what_is_measured_is_that_of_the_formulas():
         assert means[name] == pytest.approx(sum(values) / len(values), rel=1e-3), name
 
 
+@pytest.mark.heavy
 def test_on_policy_the_gradient_is_that_of_reinforce():
     """One update per batch: the ratio is 1 and nothing is clipped, whatever the bounds."""
     recipe = Recipe(temperature=TEMPERATURE, kl_coef=0.3, entropy_coef=0.2)

@@ -171,7 +171,7 @@ def test_freed_memory_stays_with_the_process():
     assert resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before < 10_000
 
 
-@pytest.mark.long
+@pytest.mark.heavy
 def test_training_raises_the_reward(folder):
     case = TestLocalEngine()
     case.folder = folder
@@ -302,6 +302,7 @@ def test_a_model_that_is_not_there():
         base_folder("../base/bits2")
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("kind", ["transformer", "feed-forward"])
 def test_supervision_teaches_the_rule_and_repeats(kind):
     def trained(steps):

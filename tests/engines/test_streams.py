@@ -45,6 +45,7 @@ def test_known_keys():
     assert len({tuple(order) for order in orders}) == 4
 
 
+@pytest.mark.heavy
 def test_every_stream_of_a_study_is_its_own(tmp_path, monkeypatch):
     """Of two seeds, two validation sets, several steps, and of difficulty: recorded, all distinct.
 

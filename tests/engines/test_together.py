@@ -113,6 +113,7 @@ def test_every_run_of_a_batch_is_the_run_that_it_is_alone(folder, tmp_path):
     assert last[0] != last[1]
 
 
+@pytest.mark.heavy
 def test_runs_of_a_batch_share_its_time(folder, tmp_path):
     """What is booked for all of them is no more than what passed."""
     began = time.monotonic()
@@ -123,7 +124,7 @@ def test_runs_of_a_batch_share_its_time(folder, tmp_path):
     assert max(booked) < 0.5 * sum(booked)
 
 
-@pytest.mark.long
+@pytest.mark.heavy
 def test_runs_that_stand_at_different_steps_go_on_together(folder, tmp_path):
     """After a crash their checkpoints differ; a run that is done waits for the others."""
     specs = several(folder)[:2]
@@ -142,7 +143,7 @@ def test_runs_that_stand_at_different_steps_go_on_together(folder, tmp_path):
         assert_same(joined, before)
 
 
-@pytest.mark.long
+@pytest.mark.heavy
 def test_a_run_that_ends_early_leaves_the_others_alone(folder, tmp_path):
     specs = several(folder)[:3]
     specs[0] = replace(specs[0], recipe=specs[0].recipe.replace(learning_rate=1e30))
@@ -235,7 +236,7 @@ NOT_IN_A_GRAPH = WAITS | {
 }  # fmt: skip
 
 
-@pytest.mark.long
+@pytest.mark.heavy
 def test_kernels_and_waits_grow_neither_with_n_nor_with_runs(folder, tmp_path, monkeypatch):
     reads = []
     monkeypatch.setattr(torch.Tensor, "cpu", lambda t, f=torch.Tensor.cpu: reads.append(1) or f(t))
@@ -289,6 +290,7 @@ def test_kernels_and_waits_grow_neither_with_n_nor_with_runs(folder, tmp_path, m
     assert set(waits.values()) == {2}, waits
 
 
+@pytest.mark.heavy
 def test_a_batch_beyond_the_memory_of_a_pass_takes_several(folder, tmp_path, monkeypatch):
     spec = make_spec(folder, {"kl_coef": 0.1}, FIXED)
     found = []

@@ -107,6 +107,7 @@ class TestInt8Sampler(Local):
         {"importance_cap": None}, {"importance_cap": 0.9}, {"importance_level": "sequence"},
     )  # fmt: skip
 
+    @pytest.mark.heavy
     def test_a_sampler_that_is_the_trainer_has_a_ratio_of_1(self):
         caps = (None, 1.0, 2.0)
         runs = []
@@ -507,6 +508,7 @@ def test_without_cuda_the_device_says_so(folder):
         LocalEngine().check(make_spec(folder, None, {"device": "cuda"}))
 
 
+@pytest.mark.heavy
 def test_the_probe_measures_kl_without_the_term(folder, monkeypatch):
     """Zero at the base model, more after training; once in so many rollouts, whatever the batch."""
     policy = Policy(folder)

@@ -396,7 +396,7 @@ def fake(tmp_path: Path) -> dict[str, Any]:
             "validation_share": 5.0, "environment": {"PYTHONPATH": str(tmp_path / "fake")}}
 
 
-@pytest.mark.long
+@pytest.mark.heavy
 def test_a_run_is_followed_into_the_sink(tmp_path: Path, fake: dict[str, Any]) -> None:
     sink = ListSink(tmp_path / "sink")
     spec = make_spec(**fake)
@@ -490,7 +490,7 @@ def test_a_validation_that_no_point_keeps_is_booked_after_a_resume(
         (16, 7 * 16, 2 if older else 4), (24, 7 * 24, 3 if older else 6)]
 
 
-@pytest.mark.long
+@pytest.mark.heavy
 @pytest.mark.parametrize(("mode", "message"), [
     ("crash", "gave 1 after 2 of 8 steps: .*CUDA out of memory"),
     ("zero_gradient", "every gradient norm of 8 steps is 0"),
@@ -504,6 +504,7 @@ def test_row_19_failures_of_the_trainer(
         VerlEngine().run(make_spec(**fake), None, ListSink(tmp_path / "sink"))
 
 
+@pytest.mark.heavy
 def test_a_learning_rate_that_is_not_the_recipes_ends_the_run(
     tmp_path: Path, fake: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -513,6 +514,7 @@ def test_a_learning_rate_that_is_not_the_recipes_ends_the_run(
         VerlEngine().run(make_spec(**fake), None, ListSink(tmp_path / "sink"))
 
 
+@pytest.mark.heavy
 def test_row_19_an_early_end_without_an_error_leaves_too_few_steps(
     tmp_path: Path, fake: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -522,7 +524,7 @@ def test_row_19_an_early_end_without_an_error_leaves_too_few_steps(
     assert len(sink.steps) == 4  # of 8: the runner calls that invalid
 
 
-@pytest.mark.long
+@pytest.mark.heavy
 def test_row_26_a_failed_verifier_leaves_the_evaluation_out(
     tmp_path: Path, fake: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -568,6 +570,7 @@ def test_a_checkpoint_goes_once_the_study_no_longer_names_it(tmp_path: Path) -> 
     assert there() == [6, 8]
 
 
+@pytest.mark.heavy
 def test_a_checkpoint_that_lost_a_part_is_not_resumed_from(
     tmp_path: Path, fake: dict[str, Any]
 ) -> None:

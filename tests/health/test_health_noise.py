@@ -53,6 +53,7 @@ def halfway(factor: float) -> Callable[[np.ndarray], np.ndarray]:
 HARD, EXTREME = (0.3, 8.0), (0.05, 8.0)
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(
     ("steps", "size", "rates"),
     [

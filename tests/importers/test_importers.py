@@ -51,6 +51,7 @@ def write_jsonl(path: Path, rows: list[object]) -> Path:
     return path
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("name", TRACKERS)
 def test_every_tracker_gives_the_same_run(name: str) -> None:
     run = only(read_log(LOGS / name))

@@ -29,6 +29,7 @@ def flat(value: ImportedRun) -> object:
     return json.loads(json.dumps(record, default=np.ndarray.tolist).replace("NaN", "null"))
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("name", ["mlflow.db", "verl/dumps", "verl/bp4_n8.jsonl", "trl"])
 def test_a_stored_run_is_the_run_that_was_read(tmp_path: Path, name: str) -> None:
     runs = read_log(LOGS / name, settings=BP_N)
@@ -128,6 +129,7 @@ def test_a_column_of_imports_that_is_renamed_is_missed(tmp_path: Path) -> None:
     assert "column imports.problems_per_batch INTEGER is missing" in finding.message
 
 
+@pytest.mark.heavy
 def test_flipped_bits_of_the_tables_definitions_are_refused_and_found(tmp_path: Path) -> None:
     import_logs([LOGS / "mlflow.db"], tmp_path)
     file, truth = tmp_path / "study.db", flat(load_imported(tmp_path)[0])
@@ -185,6 +187,7 @@ def test_scores_can_be_read_with_sql(tmp_path: Path) -> None:
     assert rows == [(0, 0.0, 0.375), (2, 16.0, 0.5625), (4, 32.0, 0.5), (6, 48.0, 0.4375)]
 
 
+@pytest.mark.heavy
 def test_the_command_imports(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = str(tmp_path / "study")
     assert main(["import", str(LOGS / "verl" / "bp4_n8.jsonl"), "-o", out]) == 2

@@ -145,6 +145,7 @@ def test_row_15_a_long_line_costs_neither_memory_nor_the_rest(tmp_path: Path) ->
     assert peak < 24 << 20
 
 
+@pytest.mark.heavy
 def test_row_15_memory_grows_with_scores_not_with_bytes(tmp_path: Path) -> None:
     row = json.dumps({"step": 0, "data": {f"timing_s/part{i}": 1.0 for i in range(200)}}).encode()
     path = tmp_path / "a.jsonl"
@@ -256,6 +257,7 @@ def test_row_16_a_torn_trainer_state_gives_the_rows_before_the_tear(tmp_path: Pa
     assert run.n_errors == 1
 
 
+@pytest.mark.heavy
 def test_row_17_one_flipped_byte_in_an_event_file_is_counted(tmp_path: Path) -> None:
     whole = bytearray((LOGS / "events.out.tfevents.trl").read_bytes())
     clean = read_log(LOGS / "events.out.tfevents.trl")[0]
@@ -538,6 +540,7 @@ JSON = st.recursive(
     max_leaves=12)
 
 
+@pytest.mark.heavy
 @FUZZ
 @given(rows=st.lists(JSON, max_size=6))
 def test_strange_but_valid_json_never_crashes(tmp_path: Path, rows: list[object]) -> None:

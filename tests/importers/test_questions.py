@@ -48,6 +48,7 @@ WAYS = [frozenset(which) for k in range(5) for which in itertools.combinations(S
         if not {SCORE, SET} <= set(which)]  # fmt: skip
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("which", WAYS, ids=lambda which: "-".join(sorted(which)))
 def test_one_message_asks_all_and_its_commands_settle_all(
     which: frozenset[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -174,6 +175,7 @@ def sized(home: Path, names: dict[str, int], told: dict[str, int]) -> Path:
     return home
 
 
+@pytest.mark.heavy
 @settings(max_examples=20, deadline=None)
 @given(st.dictionaries(st.sampled_from([2, 4, 8, 16, 32]), st.integers(1, 500), min_size=1))
 def test_a_batch_by_n_is_that_of_each_run(by_n: dict[int, int]) -> None:

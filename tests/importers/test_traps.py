@@ -67,6 +67,7 @@ def verl(scores: list[float], every: int = 1) -> list[dict[str, object]]:
 # units of a step
 
 
+@pytest.mark.heavy
 @several
 @given(scores=noisy, every=st.integers(1, 5), calls=st.integers(2, 7))
 def test_a_counter_of_calls_is_never_the_step(
@@ -90,6 +91,7 @@ def test_a_counter_of_calls_is_never_the_step(
         assert taken.rollouts_K[-1] == 32 * (calls * len(scores) - 1)
 
 
+@pytest.mark.heavy
 @several
 @given(scores=noisy, factor=st.integers(2, 100).filter(lambda f: f != 32))
 def test_two_counters_in_one_row_must_agree(scores: list[float], factor: int) -> None:
@@ -103,6 +105,7 @@ def test_two_counters_in_one_row_must_agree(scores: list[float], factor: int) ->
             assert curve.rollouts_K[-1] == 32 * unit * (len(scores) - 1)
 
 
+@pytest.mark.heavy
 @several
 @given(scores=noisy, factor=st.integers(3, 1000))
 def test_steps_beyond_the_plan_are_refused(scores: list[float], factor: int) -> None:
@@ -186,6 +189,7 @@ def test_a_batch_without_n_is_kept_and_n_asked_for(tmp_path: Path) -> None:
 # the tokens of a step know B_p * n
 
 
+@pytest.mark.heavy
 @several
 @given(wrong=st.sampled_from([2, 8, 64, 256]), scores=noisy)
 def test_a_given_batch_is_held_against_the_tokens(wrong: int, scores: list[float]) -> None:
@@ -204,6 +208,7 @@ def test_a_given_batch_is_held_against_the_tokens(wrong: int, scores: list[float
 # double records
 
 
+@pytest.mark.heavy
 @several
 @given(scores=noisy, rounding=st.booleans())
 def test_a_run_in_two_trackers_is_one_run(scores: list[float], rounding: bool) -> None:
@@ -263,6 +268,7 @@ def test_two_seeds_with_the_same_scores_are_refused(tmp_path: Path) -> None:
 # estimators
 
 
+@pytest.mark.heavy
 @several
 @given(ks=st.lists(st.sampled_from([1, 2, 4, 8, 16]), min_size=2, max_size=4, unique=True))
 def test_means_over_different_samples_are_one_metric(ks: list[int]) -> None:
@@ -310,6 +316,7 @@ def test_a_metric_may_be_named_by_its_key(tmp_path: Path) -> None:
 # scale
 
 
+@pytest.mark.heavy
 @several
 @given(
     low=st.floats(-5, -0.1), width=st.floats(1.5, 90), scores=noisy,
@@ -340,6 +347,7 @@ def test_scores_of_any_scale_are_mapped_by_the_range_that_is_given(
             load_curves(home / "logs", **asked, score_range=(low + width / 2, high))
 
 
+@pytest.mark.heavy
 @several
 @given(scores=noisy)
 def test_percent_is_never_guessed_and_never_mixed_with_fractions(scores: list[float]) -> None:
@@ -431,6 +439,7 @@ def test_gradient_accumulation_and_reuse_are_in_the_rollouts(
 # resumed
 
 
+@pytest.mark.heavy
 @several
 @given(scores=noisy, data=st.data())
 def test_a_run_in_several_files_is_one_run(scores: list[float], data: st.DataObject) -> None:

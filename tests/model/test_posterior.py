@@ -296,7 +296,7 @@ def test_without_an_evaluation_after_step_0_there_is_no_fit(curves: list[Curve])
         fit_posterior([])
 
 
-@pytest.mark.long
+@pytest.mark.heavy
 def test_more_runs_leave_less_to_luck() -> None:
     """The spread of a score at seven runs against that at one."""
     wide, narrow = (
@@ -331,6 +331,7 @@ def test_one_run_has_the_luck_of_every_size(posterior: Posterior) -> None:
     assert spread(0.0, 0.1, 0.0, 0.0) == pytest.approx(0.1 * share, rel=1e-2)
 
 
+@pytest.mark.heavy
 def test_the_last_score_is_fitted_where_it_is_asked_for() -> None:
     curves = WORLDS["overfit"].sample(NOISE["low"], 2, np.random.default_rng(4))
     best, last = (fit_sweep(curves, draws=100, select=select) for select in ("best", "final"))
@@ -339,6 +340,7 @@ def test_the_last_score_is_fitted_where_it_is_asked_for() -> None:
     assert best.scores_of(first, at).mean() > last.scores_of(first, at).mean() + 0.01
 
 
+@pytest.mark.heavy
 def test_the_best_score_so_far_never_falls_in_any_draw() -> None:
     curves = WORLDS["rising"].until(2.0**20).sample(NOISE["high"], 1, np.random.default_rng(3))
     bent = [c.replace(score_K=c.score_K - 0.03 * (np.arange(len(c.score_K)) % 3)) for c in curves]

@@ -260,6 +260,7 @@ def test_a_copy_that_comes_back_has_no_say(load: Callable[..., Verifier]) -> Non
         assert verifier("a", "b") == Outcome(0)
 
 
+@pytest.mark.heavy
 def test_a_checker_that_reads_nothing_does_not_block_a_long_question(
     load: Callable[..., Verifier],
 ) -> None:

@@ -39,6 +39,7 @@ def test_problems_repeat_and_parts_share_no_prompt(name):
         world.problems("t", 1, seed=0, part="training")
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("name", WORLDS)
 def test_demonstrations_without_noise_are_right_and_with_noise_often_not(name):
     world = WORLDS[name]()
@@ -232,6 +233,7 @@ def test_options_change_the_problems():
     assert longer.max_new_tokens == VerbWorld().max_new_tokens + 3 == 13
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("name", [*WORLDS, "bits-mlp", "verbs-long"])
 def test_shipped_base_models_know_their_world_partly(name):
     policy = Policy(base_folder(name))
@@ -250,6 +252,7 @@ def test_shipped_base_models_know_their_world_partly(name):
     assert (policy.folder / "model.safetensors").stat().st_size < 600_000
 
 
+@pytest.mark.heavy
 def test_difficulty_of_every_world_and_of_own_files(tmp_path, capsys):
     from isocompute.cli import main
     from isocompute.problems import load_problems, select_problems

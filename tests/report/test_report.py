@@ -623,6 +623,7 @@ def test_headings_are_in_order_and_the_language_is_named(tmp_path: Path, fit: Fi
     assert len(ids) == len(set(ids))
 
 
+@pytest.mark.heavy
 def test_the_title_names_model_data_and_metric(tmp_path: Path, fit: FixtureFit) -> None:
     def title(name: str, study: StudyView | None = None) -> str:
         found = re.search("<h1>(.*?)</h1>", render_report(

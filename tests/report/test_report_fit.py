@@ -58,6 +58,7 @@ def fit(request: pytest.FixtureRequest) -> Fit:
     return fit_sweep(planted(PAIRS[kind]), draws=30, **OPTIONS[kind])
 
 
+@pytest.mark.heavy
 def test_every_setting_makes_a_page(tmp_path: Path, fit: Fit) -> None:
     page = page_of(tmp_path, [("sweep", fit)], None)
     kinds = {attrs.get("data-kind") for _, attrs in page.tags}
@@ -101,6 +102,7 @@ def test_every_setting_makes_every_paper_figure(fit: Fit) -> None:
         assert path[-1].tolist() == [row["problems_per_batch"], row["tested_rollouts_per_problem"]]
 
 
+@pytest.mark.heavy
 def test_answers_by_tokens_stand_on_tokens(tmp_path: Path) -> None:
     by_tokens = fit_sweep(planted(PAIRS["fixed"], tokens=True), unit="tokens", draws=20)
     page = page_of(tmp_path, [("tokens", by_tokens)], None)
@@ -117,6 +119,7 @@ def test_answers_by_tokens_stand_on_tokens(tmp_path: Path) -> None:
     assert figures.backtest(by_tokens).axes[0].get_xlabel() == "training rollouts"
 
 
+@pytest.mark.heavy
 def test_one_n_at_two_b_p_says_nothing_of_n_and_which_b_p_is_best(tmp_path: Path) -> None:
     one = fit_sweep(planted([(16, 32), (64, 32)]), draws=30, joint=True)
     direction = one.document["direction"]

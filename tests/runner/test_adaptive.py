@@ -332,6 +332,7 @@ def test_numbers_of_a_look_are_kept_and_shown_whole() -> None:
     assert _rounded({"loss": 0.00123456789}) == {"loss": 0.00123457}
 
 
+@pytest.mark.heavy
 def test_readers_know_what_was_frozen_and_why(tmp_path):
     run_study(adaptive_study(), tmp_path, workers=0, settings=FAST, decide=SCRIPT)
     curves = study_curves(tmp_path, {}).curves
@@ -628,7 +629,7 @@ def test_a_learning_rate_sweep_of_it_is_whole(tmp_path):
     assert lr_study(open_study(write(tmp_path)), None, tmp_path / "lr").adaptive is None
 
 
-@pytest.mark.long
+@pytest.mark.heavy
 def test_a_metric_that_the_evaluations_do_not_give_is_refused(tmp_path):
     study = open_study(write(tmp_path), ["adaptive={metric: best@8}"])
     with pytest.raises(InputError, match="must need at most the 4 samples .* but got 'best@8'"):

@@ -154,6 +154,7 @@ def test_a_rate_above_one_that_broke_is_never_taken(tmp_path):
     assert rows[4e-3]["behind_best"] == pytest.approx(1 / 64)
 
 
+@pytest.mark.heavy
 def test_at_an_edge_it_says_how_to_go_on_and_old_rates_stay_in(tmp_path):
     folder = tmp_path / "s"
     high = sweep(folder, rates=(1e-3, 2e-3))  # 2e-3 is surely better, so more may be, too
@@ -184,6 +185,7 @@ def test_where_every_rate_breaks_there_is_no_anchor(tmp_path):
     assert document["run_next"] == ["isocompute lr-sweep s.yaml --rates 0.001,0.002,0.004"]
 
 
+@pytest.mark.heavy
 def test_no_anchor_is_named_from_noise(tmp_path, monkeypatch):
     """By hand: one problem of 8 gains 1 of 4: a change of 1/32, standard error 1/32."""
     start = [2] * 8

@@ -45,7 +45,7 @@ def truth(tmp_path_factory):
     return digest(work / "s", work / "x")
 
 
-@pytest.mark.long
+@pytest.mark.heavy
 def test_processes_and_this_process_give_the_same_study(tmp_path, truth):
     seen: list[Progress] = []
     summary = run_study(small_study(), tmp_path / "s", workers=2, settings=FAST,
@@ -91,7 +91,7 @@ def test_a_run_is_evaluated_where_it_ends_and_no_slice_of_it(tmp_path):
     assert seen()[0] == [0, 32, 64, 128, 200, 256, 400]
 
 
-@pytest.mark.long
+@pytest.mark.heavy
 def test_every_run_finishes_a_slice_before_any_starts_the_next(tmp_path):
     study = small_study(ns=(2, 4, 8), seeds=(0, 1), slices=(0.25, 0.5, 1.0))
     run_study(study, tmp_path, workers=0, settings=FAST)
@@ -206,7 +206,7 @@ def test_memory_limit(tmp_path):
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="memory is read from /proc")
-@pytest.mark.long
+@pytest.mark.heavy
 def test_memory_limit_counts_what_a_run_started(tmp_path, monkeypatch):
     monkeypatch.setenv("CHILD_FILE", str(tmp_path / "child"))
     study = odd("memory_of_a_child", ns=(2,), rollouts=4096, limits=Limits(memory_gb=0.4))
@@ -306,7 +306,7 @@ def wait_for_work(process):
     pytest.fail(f"the runner ended early: {process.stderr.read()}")
 
 
-@pytest.mark.long
+@pytest.mark.heavy
 @pytest.mark.parametrize(
     ("number", "code", "workers"),
     [
@@ -362,7 +362,7 @@ def test_row_3_workers_survive_a_signal_while_they_start(number):
         pool.close()
 
 
-@pytest.mark.long
+@pytest.mark.heavy
 def test_row_3_a_second_ctrl_c_stops_at_once(tmp_path):
     process = start(tmp_path, workers=1)
     wait_for_work(process)

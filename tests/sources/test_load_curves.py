@@ -104,7 +104,7 @@ def test_a_study_without_results_says_so_and_how_to_go_on(tmp_path: Path) -> Non
         load_curves(["published:qwen2.5-7b-easy"], split="train")
 
 
-@pytest.mark.long
+@pytest.mark.heavy
 def test_runs_with_different_recipes_are_no_repetitions(tmp_path: Path) -> None:
     folder = make(tmp_path, "recipes: {a: {learning_rate: 0.5}, b: {learning_rate: 0.25}}")
     with pytest.raises(InputError, match=r"this holds 2: recipe=a \(4 runs\); recipe=b"):

@@ -130,6 +130,7 @@ def test_a_study_is_a_folder_with_its_file(study: str, tmp_path: Path) -> None:
     assert not is_study(tmp_path)
 
 
+@pytest.mark.heavy
 def test_an_option_that_is_not_known_is_refused(study: str) -> None:
     with pytest.raises(TypeError, match="metrics"):
         load_curves(study, metrics="avg@4")  # type: ignore[call-arg]

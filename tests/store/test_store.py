@@ -532,7 +532,7 @@ def test_row_24_text_that_begins_like_a_formula_is_quoted(tmp_path):
     assert {row["rollouts"] for row in rows} == {"0", "32", "64", "128", "256"}  # untouched
 
 
-@pytest.mark.long
+@pytest.mark.heavy
 @pytest.mark.parametrize("format", ["parquet", "csv"])
 def test_pandas_polars_and_duckdb_read_an_export(tmp_path, format):
     duckdb, pandas, polars = (pytest.importorskip(n) for n in ("duckdb", "pandas", "polars"))
@@ -654,6 +654,7 @@ def test_doctor_finds(tmp_path, code, sql):
     assert code in {finding.code for finding in examine(tmp_path)}
 
 
+@pytest.mark.heavy
 def test_doctor_and_reader_survive_damage_at_every_page(tmp_path):
     run_study(small_study(ns=(2,)), tmp_path, workers=0, settings=FAST)
     whole = (tmp_path / "study.db").read_bytes()

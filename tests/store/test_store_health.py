@@ -18,7 +18,7 @@ from isocompute.store import Store
 from isocompute.store.health import steps_health, study_health
 
 
-@pytest.mark.long
+@pytest.mark.heavy
 def test_findings_of_a_study(tmp_path: Path) -> None:
     study = study_helpers.small_study(ns=(2, 4), rollouts=512)
     run_study(study, tmp_path, workers=1, settings=study_helpers.FAST)

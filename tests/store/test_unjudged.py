@@ -65,6 +65,7 @@ class FailingEngine(SimulatorEngine):
 register_engine("failing", "test_unjudged:FailingEngine")
 
 
+@pytest.mark.heavy
 def test_failures_are_stored_once_however_often_a_study_is_interrupted(tmp_path):
     study = small_study(engine="failing")
     run_study(study, tmp_path / "whole", workers=0, settings=FAST)

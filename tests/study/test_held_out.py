@@ -151,6 +151,7 @@ def _read_once(path: Path, options: str) -> ProblemSet:
     return load_problems(path, **json.loads(options))
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda p: f"{p.parent.name}-{p.stem}")
 def test_shipped_studies_share_prompts_on_purpose_only(path, monkeypatch):
     # They are parts of the same few files.

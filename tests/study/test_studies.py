@@ -53,6 +53,7 @@ def test_every_study_file_can_be_read(path: Path) -> None:
 CURVES = sorted(path for path in RESULTS.glob("*.csv") if path.stem != "runs")
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("path", CURVES, ids=lambda p: p.stem)
 def test_committed_curves_are_sources(path: Path) -> None:
     with path.open(newline="", encoding="utf-8") as file:

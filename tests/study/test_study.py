@@ -344,6 +344,7 @@ def test_row_27_secrets_are_refused(load, override):
         load(STUDY, override)
 
 
+@pytest.mark.heavy
 def test_row_27_the_environment_is_not_written(load, tmp_path, monkeypatch):
     monkeypatch.setenv("SERVICE_API_KEY", "very-secret-value-123")
     run_study(small_study(ns=(2,)), tmp_path / "s", workers=1, settings=FAST)

@@ -117,7 +117,7 @@ def test_simulated_grpo_starts_from_its_base_and_every_number_matters():
         assert not np.allclose(other[:, 1], score[:, 1], atol=1e-4), name
 
 
-@pytest.mark.long
+@pytest.mark.heavy
 def test_simulated_arms_know_their_mean():
     grpo = Grpo(base_mean=0.0, base_sd=1.5)
     arm = SimulatedArm(problems_per_batch=16, rollouts_per_problem=64, grpo=grpo)

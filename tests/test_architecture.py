@@ -165,6 +165,7 @@ def loaded(path: Path) -> Iterator[str]:
             yield from (alias.name for alias in node.names)
 
 
+@pytest.mark.heavy
 def test_no_module_loads_itself() -> None:
     homes = dict(modules())
     imports: dict[str, set[str]] = {name: set() for name in homes}

@@ -57,7 +57,7 @@ def test_unbiased_on_planted_rates() -> None:
         assert score_from_counts(counts, 8, metric) == pytest.approx(truth, abs=0.003)
 
 
-@pytest.mark.long
+@pytest.mark.heavy
 def test_large_counts_do_not_overflow() -> None:
     table = metric_table(5000, "best@2500")
     assert table[0] == 0

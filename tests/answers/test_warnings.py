@@ -266,6 +266,7 @@ def test_of_several_batches_the_configuration_is_named() -> None:
     assert "n = 512" in alone["ceiling_unbounded"]
 
 
+@pytest.mark.heavy
 def test_noise_alone_is_seldom_called_a_fall() -> None:
     def share(world: str) -> float:
         found = [

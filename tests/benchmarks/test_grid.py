@@ -107,6 +107,7 @@ def test_unknown_grids_are_told_the_known_ones(capsys):
     assert "seed" in capsys.readouterr().err
 
 
+@pytest.mark.heavy
 def test_a_partial_grid_says_so_and_an_empty_package_too(tmp_path, monkeypatch):
     table = pq.read_table(source.grid_files()["hard"])
     for runs, expected in ((7, ["grid:tiny: 7 of 9 runs are finished and included"]),

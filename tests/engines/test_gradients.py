@@ -206,6 +206,7 @@ def test_advantages_that_differ_by_token():
         )
 
 
+@pytest.mark.heavy
 def test_what_is_measured_is_that_of_the_formulas():
     """Means over all tokens of all rollouts; k3 of the base model and of the old policy."""
     recipe = Recipe(**BASE, kl_coef=0.3, entropy_coef=0.2)

@@ -106,6 +106,7 @@ def test_every_stream_of_a_study_is_its_own(tmp_path, monkeypatch):
     assert seen == [key for key in first if key[0] == 0 and key[1] != Use.DIFFICULTY]
 
 
+@pytest.mark.heavy
 def test_a_study_of_another_scheme_is_finished_with_it_or_refused(tmp_path, monkeypatch):
     done = small_study(rollouts=64)
     run_study(done, tmp_path, workers=0, settings=FAST)

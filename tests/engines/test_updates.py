@@ -328,6 +328,7 @@ def test_the_value_model_starts_at_zero_and_learns_the_reward(folder):
     )
 
 
+@pytest.mark.heavy
 def test_the_feed_forward_value_model_reads_what_was_said_before(tmp_path):
     from isocompute.engines.local.folders import save_model
     from isocompute.engines.local.mlp import BitMlp, MlpConfig
@@ -416,6 +417,7 @@ def test_a_verifier_that_fails_is_left_out_of_its_group_and_counted(folder):
     assert accumulate(load_model(folder), None, none, Recipe()).loss == 0.0
 
 
+@pytest.mark.heavy
 def test_a_run_goes_on_with_a_verifier_that_fails(folder, monkeypatch):
     from isocompute.engines.local import policy as room
 

@@ -233,6 +233,7 @@ def test_a_run_in_two_trackers_is_one_run(scores: list[float], rounding: bool) -
             read_log(home, settings=GIVEN)
 
 
+@pytest.mark.heavy
 @several
 @given(scores=noisy, seed=st.integers(0, 3), shift=st.floats(1e-3, 0.04))
 def test_runs_of_different_scores_stay_apart(

@@ -86,6 +86,7 @@ def test_planted_parameters_are_found() -> None:
     np.testing.assert_allclose(np.diagonal(middle.mean(axis=0)), half_J, atol=0.01)
 
 
+@pytest.mark.heavy
 def test_a_seed_fixes_the_draws_and_another_draws_others(
     curves: list[Curve], posterior: Posterior
 ) -> None:

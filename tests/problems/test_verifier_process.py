@@ -151,6 +151,7 @@ def gone(numbers: str) -> bool:
     return not alive(numbers)
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("how", ["fork", "session"])
 def test_a_child_of_a_checker_holds_nothing_up_and_ends_with_it(
     load: Callable[..., Verifier], tmp_path: Path, how: str
@@ -287,6 +288,7 @@ def test_memory_of_what_a_checker_started_counts(
             load()
 
 
+@pytest.mark.heavy
 def test_memory_that_grows_between_questions_counts(
     load: Callable[..., Verifier], monkeypatch: pytest.MonkeyPatch
 ) -> None:

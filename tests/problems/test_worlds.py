@@ -127,6 +127,7 @@ def test_regular_pairs_follow_the_rule_and_exceptions_their_own_form():
     assert not kinds[1] & kinds[2]
 
 
+@pytest.mark.heavy
 def test_exceptions_are_shown_after_a_way_only_and_more_often_after_a_longer_one():
     world = VerbWorld(way=3, kind=2)
     verify = load_verifier("integer")
@@ -147,6 +148,7 @@ def test_exceptions_are_shown_after_a_way_only_and_more_often_after_a_longer_one
     assert len(by_steps[0]) / 6000 == pytest.approx(0.4, abs=0.02)
 
 
+@pytest.mark.heavy
 def test_a_way_takes_off_noise():
     world = VerbWorld(kind=1)
 

@@ -112,6 +112,7 @@ def test_a_run_that_ended_before_the_budget_is_left_out(folder: Path, tmp_path: 
     assert [v["groups"][0]["problems"] for v in view.landscapes] == [24, 24, 12, 12, 12]
 
 
+@pytest.mark.heavy
 def test_a_divergence_that_no_step_shows_is_told(tmp_path: Path) -> None:
     run_study(small_study(ns=(2,)), tmp_path, workers=0, settings=FAST)
     with Store(tmp_path) as store:

@@ -87,6 +87,7 @@ def by_rate(document):
     return {row["learning_rate"]: row for row in document["rates"]}
 
 
+@pytest.mark.heavy
 def test_the_best_stable_rate_is_the_anchor(tmp_path):
     document = sweep(tmp_path / "s", broken=16e-3)
     rows = by_rate(document)
@@ -117,6 +118,7 @@ def test_the_best_stable_rate_is_the_anchor(tmp_path):
     assert rows[8e-3]["smoothness"] == 1.0
 
 
+@pytest.mark.heavy
 def test_a_longer_run_wants_a_lower_rate(tmp_path):
     folder = tmp_path / "s"
     sweep(folder, broken=16e-3)
@@ -388,6 +390,7 @@ evaluation: {samples: 4, per_octave: 2, first: 32}
 RATED = "engine: rated\nengine_options: {raising: 0.001}"
 
 
+@pytest.mark.heavy
 def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     file = tmp_path / "s.yaml"
     text = STUDY.replace("engine: simulator", "engine: rated").replace("size: 6", "size: 8")

@@ -328,7 +328,7 @@ def test_row_3_a_signal_commits_and_can_be_resumed(tmp_path, number, code, worke
         assert store.database.read("SELECT * FROM runners") == []
 
 
-@pytest.mark.long
+@pytest.mark.heavy
 def test_the_module_path_of_a_worker_does_not_reach_what_it_starts(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -346,6 +346,7 @@ def test_the_module_path_of_a_worker_does_not_reach_what_it_starts(
         pool.close()
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_row_3_workers_survive_a_signal_while_they_start(number):
     pool = ProcessPool(1)

@@ -557,6 +557,7 @@ def test_a_doctored_hash_builds_no_path(database):
         leases.claim(database, "me", first)
 
 
+@pytest.mark.heavy
 def test_export_formats_agree(tmp_path):
     pytest.importorskip("pyarrow")
     import pyarrow.parquet as parquet
@@ -734,6 +735,7 @@ def test_import_of_the_reader_is_light():
     assert subprocess.check_output([sys.executable, "-c", code], text=True).strip() == "[]"
 
 
+@pytest.mark.heavy
 def test_row_12_a_clock_that_jumps_changes_nothing(tmp_path, monkeypatch):
     rng = np.random.default_rng(0)
     monkeypatch.setattr(time, "time", lambda: float(rng.uniform(0, 4e9)))
@@ -835,6 +837,7 @@ def test_steps_that_are_missing_are_not_passed_over(tmp_path):
         store.steps(study.runs[0].hash)
 
 
+@pytest.mark.heavy
 def test_swapped_checkpoints_are_called_so_and_the_run_starts_anew(tmp_path):
     study = small_study(ns=(2,), rollouts=64)
     run_study(study, tmp_path, workers=0, settings=FAST)

@@ -158,6 +158,7 @@ def broken(folder: Path, rollouts: int = 512, **options: int) -> Study:
                        options={"mended": str(folder / "mended"), **options})  # fmt: skip
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(
     ("options", "trained", "said"),
     [

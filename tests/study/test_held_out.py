@@ -117,6 +117,7 @@ def test_simulated_problems_are_what_their_ids_say():
     assert Problem(id="a", prompt="1 + 1 =", answer="2").asked == "1 + 1 ="
 
 
+@pytest.mark.heavy
 def test_what_was_begun_goes_on_and_says_so(write, capsys):
     folder = write(STUDY).parent / "s"
     run_study(load_study(write(STUDY)), folder, workers=0, settings=FAST)  # as an older version did

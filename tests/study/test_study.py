@@ -161,6 +161,7 @@ def test_problem_files_lie_beside_the_study_file(load, tmp_path):
     assert len(load(text, "problems.train=p.jsonl").runs[0].train) == 10
 
 
+@pytest.mark.heavy
 def test_parts_bands_and_mixtures_of_a_file(load, tmp_path):
     rates = [0.0, 0.0625, 0.4, 0.5, 0.8] * 40
     lines = [json.dumps({"id": str(i), "prompt": f"{i}?", "answer": str(i), "pass_rate": rate,

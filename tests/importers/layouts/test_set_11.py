@@ -639,6 +639,7 @@ def test_runs_of_one_name_have_names_of_their_own_in_a_study(tmp_path: Path) -> 
     assert sorted(summary.stored)[:3] == ["grpo-n16", "grpo-n16 (2)", "grpo-n4"]
 
 
+@pytest.mark.heavy
 def test_a_table_cut_within_its_last_number_is_asked_about(tmp_path: Path) -> None:
     truth = own_csv(tmp_path / "logs")
     with pytest.raises(InputError, match="ends within a line, and its last 'val_acc' is 0.6"):

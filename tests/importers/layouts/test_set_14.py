@@ -70,6 +70,7 @@ def of_logs(key: str, tmp_path: Path) -> Path:
     ))  # fmt: skip
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(
     "key", ["log2_n", "LG_GROUP", "group_exponent", "log2(samples per prompt)", "rollouts_log2"]
 )

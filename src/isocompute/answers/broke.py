@@ -102,7 +102,7 @@ def trained_words(d: Mapping[str, Any], room: float = 67) -> str:
     many, at = found["runs"], f"at step {found['step']:,}"
     went = f"{many} run{'s' * (many > 1)} went this far"
     if not found.get("kept", True):
-        return f"{went}: best {at} (a study keeps the last two)"
+        return f"{went}: best {at} (its checkpoint may be gone)"
     if d.get("law", {}).get("select") == "final":
         return f"{went} already: use a checkpoint {at}"
     if many == 1:

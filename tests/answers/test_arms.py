@@ -219,6 +219,8 @@ def test_scores_on_other_problems_are_no_further_seeds(tmp_path: Path) -> None:
     apart = run(tmp_path, others, "t")
     run(tmp_path, others)  # into the folder of the first
     wanted = "validation set 'near' holds others in 4 of 8 runs"
+    with pytest.raises(InputError, match=wanted):
+        load_curves([folder], problem_set="near", metric="avg@4")
     with pytest.raises(InputError, match=wanted) as caught:
         load_curves([folder])
     (where,) = re.findall(r"--where '(\S+)'", str(caught.value))

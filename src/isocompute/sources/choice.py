@@ -59,18 +59,15 @@ def one_of(curves: list[Curve], name: str, wanted: str | None) -> list[Curve]:
                 f"{_OPTIONS[name]}.",
                 options=_words(name, name.upper()), trial=_words(name, labels[-1]),
             )
-        _require_one_exam(curves)
         return curves
     fits = [wanted] if wanted in labels else [v for v in labels if arms.matches(v, wanted)]
     if not fits:
         raise InputError(none_of(what, (label or unnamed for label in labels), wanted))
-    chosen = [c for c in curves if getattr(c, name) in fits]
-    _require_one_exam(chosen)
-    return chosen
+    return [c for c in curves if getattr(c, name) in fits]
 
 
-def _require_one_exam(curves: Sequence[Curve]) -> None:
-    """Scores on different problems are no repetitions of each other, whatever their set is called.
+def of_one_exam(curves: list[Curve]) -> list[Curve]:
+    """The curves: scores on different problems are no repetitions, whatever their set is called.
 
     Raises:
         InputError: a validation set of one name that holds other problems in some of the runs.
@@ -85,3 +82,4 @@ def _require_one_exam(curves: Sequence[Curve]) -> None:
                 f"others in {rest} of {most + rest} runs; choose those of one, "
                 f"--where 'validation.{name}.sha256={one[:8]}*', or give one study alone."
             )
+    return curves

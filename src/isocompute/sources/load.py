@@ -46,7 +46,7 @@ from isocompute.importers.words.scale import (
     require_range,
     rescaled,
 )
-from isocompute.sources.choice import metric_of, one_of
+from isocompute.sources.choice import metric_of, of_one_exam, one_of
 from isocompute.sources.doubles import of_one_set, without_doubles
 from isocompute.sources.grid import GRID, load_grid
 from isocompute.sources.studies import Found, is_study, study_curves
@@ -174,7 +174,7 @@ def _settled(
     curves: list[Curve], metric: str | None, say: Say | None, problem_set: str | None = None
 ) -> list[Curve]:
     """Curves of one problem set under one metric; which ones must be clear."""
-    curves = pooled(one_of(curves, "problem_set", problem_set), metric, say)
+    curves = pooled(of_one_exam(one_of(curves, "problem_set", problem_set)), metric, say)
     return one_of(curves, "metric", metric_of(curves, None))
 
 

@@ -256,7 +256,7 @@ def test_the_first_slice_reaches_the_first_evaluation():
 # -- carried out by a runner ------------------------------------------------------------------
 
 
-def adaptive_study(**bounds: float):
+def adaptive_study(**bounds: Any):
     """Six runs of 256 rollouts: n = 2 and 4, three seeds, three slices."""
     study = small_study(seeds=(0, 1, 2), slices=(0.25, 0.5, 1.0))
     return replace(
@@ -270,8 +270,8 @@ def scripted(*looks: dict[int, tuple[str, tuple[int, ...]]]):
 
     def decide(last: Look) -> Look:
         if last.number >= len(looks):
-            return Look(last.number + 1, (Decision(action="end", numbers=last.of_sweep.numbers),
-                                          *last.of_configurations.values()))  # fmt: skip
+            ended = replace(last.of_sweep, action="end")
+            return Look(last.number + 1, (ended, *last.of_configurations.values()))
         rows = [
             Decision(action=action, configuration=Configuration(4, n), rollouts=rollouts)
             for n, (action, rollouts) in looks[last.number].items()
@@ -505,6 +505,28 @@ def test_other_bounds_and_new_n_go_on_where_the_sweep_had_ended(tmp_path):
     study = replace(study, adaptive=Bounds(target=256), source={"adaptive": True})
     run_study(study, tmp_path, workers=0, settings=FAST, decide=SCRIPT)
     assert reached(tmp_path)[8, 0] == 64
+
+
+def test_other_scores_to_compare_go_on_where_the_sweep_had_ended(tmp_path) -> None:
+    run_study(adaptive_study(), tmp_path, workers=0, settings=FAST, decide=SCRIPT)
+    asked = []
+
+    def compares(last: Look) -> Look:
+        asked.append(last.number)
+        return Look(last.number + 1, (grid.of_sweep("end", last.of_sweep.numbers),
+                                      *last.of_configurations.values()))  # fmt: skip
+
+    other = replace(adaptive_study(metric="best@2"), source={"adaptive": True})
+    grid = other.grid()
+    for _ in range(2):  # the second finds what the first has kept
+        run_study(other, tmp_path, workers=0, settings=FAST, decide=compares)
+    assert asked == [3]
+    with Store(tmp_path) as store:
+        kept = last_look(store.database)
+    assert kept is not None
+    assert kept.of_sweep.compared == "best@2"
+    assert "compared" not in kept.of_sweep.numbers
+    assert Bounds(target=9, metric="avg", problem_set="hard").compared == "avg on hard"
 
 
 def test_an_adaptive_study_needs_someone_to_decide(tmp_path):

@@ -110,8 +110,7 @@ def _look(
     numbers: Mapping[str, float],
     decisions: Mapping[Configuration, Decision],
 ) -> Look:
-    of_sweep = Decision(action=action, numbers={**grid.rules, **_rounded(numbers)})
-    return Look(number, (of_sweep, *decisions.values()))
+    return Look(number, (grid.of_sweep(action, _rounded(numbers)), *decisions.values()))
 
 
 def _rounded(numbers: Mapping[str, float]) -> dict[str, float]:

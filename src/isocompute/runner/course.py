@@ -51,7 +51,7 @@ class Course:
         if begun is not None:
             save_look(database, begun)
         last = self.refresh()
-        if last is not None and last.has_ended and self._changed(last):
+        if last is not None and last.has_ended and study.grid().has_changed_since(last):
             self._next(decide, last)
 
     def thaw(self, rollouts_per_problem: Sequence[int] | None) -> None:
@@ -141,11 +141,6 @@ class Course:
     def _next(self, decide: Decide, last: Look) -> None:
         save_look(self._database, decide(last))
         self.refresh()
-
-    def _changed(self, look: Look) -> bool:
-        """Whether the study asks for more, or with other bounds, than when it ended."""
-        rules = self._study.grid().rules
-        return any(look.of_sweep.numbers.get(name) != value for name, value in rules.items())
 
     @property
     def has_ended(self) -> bool:

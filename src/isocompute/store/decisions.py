@@ -21,10 +21,12 @@ def load_looks(database: Database) -> list[Look]:
     )
     found: dict[int, list[Decision]] = {}
     for look, b_p, n, action, rollouts, numbers in rows:
+        said = json.loads(numbers)
+        compared = said.pop("compared", "")
         found.setdefault(look, []).append(
             Decision(
                 action=action, configuration=Configuration(b_p, n) if n else None,
-                rollouts=tuple(json.loads(rollouts)), numbers=json.loads(numbers),
+                rollouts=tuple(json.loads(rollouts)), numbers=said, compared=compared,
             )
         )  # fmt: skip
     return [Look(number, tuple(decisions)) for number, decisions in found.items()]
@@ -51,11 +53,17 @@ def save_look(database: Database, look: Look) -> bool:
             "rollouts, numbers) VALUES (?, ?, ?, ?, ?, ?)",
             [
                 (look.number, *(d.configuration or (0, 0)), d.action, json.dumps(d.rollouts),
-                 json.dumps(dict(d.numbers), sort_keys=True))
+                 json.dumps(_said(d), sort_keys=True))
                 for d in look.decisions
             ],
         )  # fmt: skip
     return True
+
+
+def _said(decision: Decision) -> dict[str, float | str]:
+    """A study that names no scores keeps what it kept before they were written down."""
+    named = {"compared": decision.compared} if decision.compared else {}
+    return {**decision.numbers, **named}
 
 
 def resting_states(looks: Sequence[Look], runs: Sequence[StoredRun]) -> dict[str, str]:

@@ -41,6 +41,11 @@ class Bounds:
     metric: str | None = None
     problem_set: str | None = None
 
+    @property
+    def compared(self) -> str:
+        """The scores that the study names."""
+        return " on ".join(word for word in (self.metric, self.problem_set) if word)
+
     def __post_init__(self) -> None:
         for name in ("chance", "improvement", "tolerance"):
             value = getattr(self, name)
@@ -71,12 +76,14 @@ class Decision:
         configuration: None for the sweep.
         rollouts: to which each of its seeds trains, the first the longest; others do not train.
         numbers: that the decision follows from.
+        compared: of the sweep, the scores that it follows from, where the study names them.
     """
 
     action: Action
     configuration: Configuration | None = None
     rollouts: tuple[int, ...] = ()
     numbers: Mapping[str, float] = field(default_factory=dict)
+    compared: str = ""
 
     @property
     def is_frozen(self) -> bool:
@@ -146,6 +153,19 @@ class Grid:
         once = sum(m * c.batch_size for c, m in self.steps.items())
         return min(self.bounds.spend or SPENT * once, self.seeds * once)
 
+    def of_sweep(self, action: Action, numbers: Mapping[str, float]) -> Decision:
+        """What becomes of the sweep, with the rules that it follows from."""
+        return Decision(
+            action=action, numbers={**self.rules, **numbers}, compared=self.bounds.compared
+        )
+
+    def has_changed_since(self, look: Look) -> bool:
+        """Whether the study asks for more, by other bounds or by other scores than that look."""
+        of = look.of_sweep
+        return of.compared != self.bounds.compared or any(
+            of.numbers.get(name) != value for name, value in self.rules.items()
+        )
+
     @property
     def rules(self) -> dict[str, float]:
         """What decides when the sweep ends; a sweep that has ended goes on where they change."""
@@ -174,7 +194,7 @@ class Grid:
             return None
         number = 0 if last is None else last.number + 1
         rows = sorted([*before.values(), *new], key=lambda d: d.configuration or (0, 0))
-        return Look(number, (Decision(action="continue", numbers=self.rules), *rows))
+        return Look(number, (self.of_sweep("continue", {}), *rows))
 
     def thawed(self, last: Look, rollouts_per_problem: Sequence[int] | None) -> Look | None:
         """The look after a person's word that frozen n go on to the end; None: none is frozen.

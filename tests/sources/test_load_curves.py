@@ -231,3 +231,43 @@ def test_curves_carry_the_health_rules_that_their_runs_failed(tmp_path: Path) ->
     curves = load_curves([folder], problem_set="near")
     assert {c.run: c.failed_rules for c in curves} == failed
     assert any(failed.values())
+
+
+@pytest.mark.parametrize("format", ["csv", "parquet"])
+def test_an_export_is_read_back_from_its_folder(study: Path, tmp_path: Path, format: str) -> None:
+    pytest.importorskip("pyarrow")
+    export_study(study, tmp_path / "out", format=format)
+    truth = load_curves([study], problem_set="near", metric="avg@4")
+    read = load_curves([tmp_path / "out"], problem_set="near")
+    whose = [sorted(curves, key=lambda c: (c.configuration, c.seed)) for curves in (read, truth)]
+    for one, other in zip(*whose, strict=True):
+        assert (one.configuration, one.seed) == (other.configuration, other.seed)
+        assert one.rollouts_K.tolist() == other.rollouts_K.tolist()
+        assert one.score_K == pytest.approx(other.score_K)
+
+
+@pytest.mark.parametrize("format", ["csv", "parquet"])
+def test_imported_runs_of_an_export_are_read_back_too(tmp_path: Path, format: str) -> None:
+    pytest.importorskip("pyarrow")
+    Database(tmp_path / "s", create=True).close()
+    row = {"problems_per_batch": 8, "rollouts_per_problem": 2, "score": 0.5, "metric": "avg"}
+    rows = [row | {"rollouts": 16 * k, "run": "a"} for k in range(1, 4)]
+    export_study(tmp_path / "s", tmp_path / "out", format=format, imported=rows)
+    (curve,) = load_curves([tmp_path / "out"])
+    assert (curve.configuration, curve.rollouts_K.tolist()) == ((8, 2), [16, 32, 48])
+
+
+def test_means_of_any_k_are_one_metric_beside_other_means(tmp_path: Path) -> None:
+    said: list[str] = []
+    rows = [f"8,{n},{16 * n},{score},{metric},{n}" for n, k in ((2, 4), (4, 8))
+            for metric, score in ((f"avg@{k}", 0.5), (f"avg@{k}:tests", 0.25))]  # fmt: skip
+    file = tidy(tmp_path / "t.csv", HEAD + ",metric,run", *rows)
+    for metric, score in ((None, 0.5), ("avg", 0.5), ("avg:tests", 0.25)):
+        read = load_curves([file], metric=metric, say=said.append)
+        assert [(c.rollouts_per_problem, c.score_K[0]) for c in read] == [(2, score), (4, score)]
+    assert any("avg@4, avg@8 are read as avg:" in line for line in said)
+    (only,) = load_curves([file], metric="avg@4")
+    assert only.metric == "avg@4"
+    rows += ["8,2,32,0.75,avg@2,2"]  # a second mean of one run
+    with pytest.raises(InputError, match="must hold one metric"):
+        load_curves([tidy(tmp_path / "u.csv", HEAD + ",metric,run", *rows)])

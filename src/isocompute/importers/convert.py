@@ -7,6 +7,7 @@ import re
 import shlex
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from itertools import groupby
 from typing import NamedTuple
 
 import numpy as np
@@ -80,23 +81,28 @@ def to_curves(
 def pooled(
     curves: list[Curve], metric: str | None, say: Callable[[str], None] | None = None
 ) -> list[Curve]:
-    """Curves of several sources that differ in the k of avg@k alone, as one metric.
+    """Curves that differ in the k of avg@k alone, as one metric; not where a run has several k.
 
     avg@k estimates the same success rate whatever k is, with noise of its own (`Curve.trials`).
     """
-    labels = sorted({c.metric for c in curves})
-    (mean, *others) = {_any_k(label) for label in labels}
-    if len(labels) < 2 or mean is None or others:
-        return curves
-    runs = Counter(
-        (c.problems_per_batch, c.rollouts_per_problem, c.run, c.seed, c.problem_set, c.split)
-        for c in curves
-    )
-    if metric not in (None, mean) or max(runs.values()) > 1:
-        return curves
-    if say is not None:
-        say(_pooled_line(labels))
-    return [c.replace(metric=mean) for c in curves]
+    for mean, alike in groupby(sorted({c.metric for c in curves}, key=_by_mean), _any_k):
+        labels = list(alike)
+        if mean is None or len(labels) < 2 or metric not in (None, mean):
+            continue
+        runs = Counter(
+            (c.problems_per_batch, c.rollouts_per_problem, c.run, c.seed, c.problem_set, c.split)
+            for c in curves if c.metric in labels
+        )  # fmt: skip
+        if max(runs.values()) > 1:
+            continue
+        if say is not None:
+            say(_pooled_line(labels))
+        curves = [c.replace(metric=mean) if c.metric in labels else c for c in curves]
+    return curves
+
+
+def _by_mean(label: str) -> tuple[str, str]:
+    return _any_k(label) or "", label
 
 
 def _any_k(label: str) -> str | None:

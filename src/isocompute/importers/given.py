@@ -8,13 +8,15 @@ from pathlib import Path
 
 from isocompute.errors import InputError
 from isocompute.importers.formats.csvlogs import is_csv_log
-from isocompute.importers.formats.parquetlogs import is_parquet_log
+from isocompute.importers.formats.parquetlogs import columns_of, is_parquet_log
 from isocompute.importers.tables.workbooks import LATEX, is_workbook, of_sheets, sheets_of
 from isocompute.importers.values.imported import ImportedRun, UnclearError
 from isocompute.importers.values.reading import UTF16, in_utf8
 from isocompute.importers.words.settings import Settings
 
 _TABLES = (".csv", ".tsv", ".parquet")
+# By `isocompute export`: the scores, and what stands beside them.
+_EXPORTED, _BESIDE = ("evaluations", "imported"), {"runs", "steps", "problems"}
 
 
 def is_table(path: Path) -> bool:
@@ -72,12 +74,20 @@ def _tables_in(folder: Path) -> tuple[list[Path], bool]:
     from isocompute.importers.folder import is_candidate
 
     seen = [p for p in sorted(folder.iterdir()) if not p.name.startswith((".", "~$"))]
+    of = {p.stem: p for p in seen if p.suffix in _TABLES}
+    if of.keys() >= {_EXPORTED[0], *_BESIDE}:
+        return [of[name] for name in _EXPORTED if name in of and _has_columns(of[name])], False
     books = [p for p in seen if is_workbook(p) and p.suffix != LATEX]  # a paper beside tables
     tables = [p for p in seen if is_table(p)]
     rest = [p for p in seen if p not in (*tables, *books)]
     logs = any(p.is_dir() or is_candidate(p) for p in rest)
     sheets = [sheet for book in books if not logs for sheet in sheets_of(book)]
     return of_sheets([*tables, *sheets]), logs
+
+
+def _has_columns(table: Path) -> bool:
+    """Whether an exported table has rows: one without them has no columns either."""
+    return bool(columns_of(table)) if table.suffix == ".parquet" else table.stat().st_size > 0
 
 
 def _tables_below(folder: Path) -> list[Path]:

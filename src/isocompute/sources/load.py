@@ -234,12 +234,12 @@ def _of_metric(train: list[Curve], metric: str) -> list[Curve]:
 def _load_one(asked: _Asked) -> Found:
     """Curves of one source, on the problem set and under the metric asked for."""
     found = _read(asked)
-    curves = found.curves
-    if not curves:
+    if not (curves := found.curves):
         raise _nothing_in(asked)
     if asked.problem_set is not None:
         curves = one_of(curves, "problem_set", asked.problem_set)
     if asked.metric is not None:
+        curves = pooled(curves, asked.metric, asked.say)
         curves = one_of(curves, "metric", metric_of(curves, asked.metric))
     return found._replace(curves=curves)
 

@@ -24,10 +24,10 @@ from isocompute.answers.broke import to_its_peak
 from isocompute.answers.claims import confounded
 from isocompute.answers.logged import in_logs, score_text
 from isocompute.answers.prescribe import Prescription, Question, prescribe
-from isocompute.answers.steps import ROOM, first_to, fitting
+from isocompute.answers.steps import first_to
 from isocompute.answers.verdict import named
 from isocompute.domain import Configuration, Notice, notice
-from isocompute.domain.text import compact, singular, unit_words
+from isocompute.domain.text import ROOM, compact, fitting, singular, unit_words
 from isocompute.errors import InputError
 from isocompute.model.prior import OCTAVES
 

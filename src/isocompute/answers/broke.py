@@ -15,7 +15,7 @@ from isocompute.answers.logged import in_logs, score_text
 from isocompute.answers.overfit import falls, windows_of
 from isocompute.answers.reading import Reading
 from isocompute.domain import Configuration, Curve
-from isocompute.domain.text import of_runs
+from isocompute.domain.text import ROOM, fitting, of_runs
 from isocompute.sources.studies import NO_STUDY_YET
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ def _runs_of(q: Question, a: Allocation) -> list[Curve]:
     return [c for c in q.fit.counted if c.configuration == of]
 
 
-def trained_words(d: Mapping[str, Any], room: float = 67) -> str:
+def trained_words(d: Mapping[str, Any], room: float = ROOM) -> str:
     """That runs of the sweep are the plan's already, and which checkpoint; "" where none is."""
     if not (found := d.get("trained")):
         return ""
@@ -112,7 +112,7 @@ def trained_words(d: Mapping[str, Any], room: float = 67) -> str:
         return best
     own = f"use {found['run']}'s checkpoint {at}"
     forms = [f"{went} already: {own}", f"{went}: {own}", best]
-    return next((one for one in forms if len(one) <= room), forms[-1])
+    return fitting(forms, room)
 
 
 def fell(q: Question, a: Allocation, score_D: FloatArray) -> dict[str, Any] | None:

@@ -18,8 +18,8 @@ from isocompute.answers.prescribe import Question
 from isocompute.answers.reading import Reading
 from isocompute.answers.spending import solved
 from isocompute.answers.step_lines import checks, steps_left
-from isocompute.answers.steps import fitting
 from isocompute.domain import Configuration, Curve
+from isocompute.domain.text import fitting
 
 # Times what the choice was trained to. Half of it tells nothing new, twice of it costs twice as
 # much before a wrong trend shows.

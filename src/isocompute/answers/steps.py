@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from isocompute.answers.prescribe import Question
 
 WIDTH = 80  # of a line
-ROOM = 67  # of it, beside the names at the left
 # Settings spend a budget up to their last step. Costs this close are the budget twice; at a tenth
 # of it such a step would show as a price, at ten times it slower batches would not.
 ALIKE = 0.01
@@ -108,11 +107,6 @@ def nearest(
     own = [chosen._replace(rollouts_per_problem=m) for m in near]
     best = at_their_best(fit, near, x)
     return [c if c in fit.configurations else b for c, b in zip(own, best, strict=True)]
-
-
-def fitting(forms: Sequence[str], room: float = ROOM) -> str:
-    """The first of some forms that has room, else the last, which is the shortest."""
-    return next((one for one in forms if len(one) <= room), forms[-1])
 
 
 class Runs(NamedTuple):

@@ -8,7 +8,7 @@ from typing import Any
 from isocompute.answers.beside import of_another_model, today
 from isocompute.answers.prescribe import Prescription, Question
 from isocompute.answers.spending import apart
-from isocompute.answers.steps import fitting
+from isocompute.domain.text import fitting
 
 
 def not_told_apart(q: Question, found: Prescription) -> dict[str, Any] | None:

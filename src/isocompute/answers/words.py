@@ -17,11 +17,11 @@ from isocompute.answers.machines import clock_words
 from isocompute.answers.on_the_way import FURTHER, check_words
 from isocompute.answers.prescribe import AS_GOOD
 from isocompute.answers.step_lines import checks, step_lines, too_dear_lines, wrapped
-from isocompute.answers.steps import OF_THE_SWEEP, ROOM, WIDTH, amounts, plain_rate
+from isocompute.answers.steps import OF_THE_SWEEP, WIDTH, amounts, plain_rate
 from isocompute.answers.target import target_words
 from isocompute.answers.tied import open_words
 from isocompute.domain import Configuration
-from isocompute.domain.text import compact, singular, unit_words
+from isocompute.domain.text import ROOM, compact, singular, unit_words
 from isocompute.errors import InputError
 from isocompute.trainers import key_lines
 

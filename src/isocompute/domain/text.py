@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 import re
 import unicodedata
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 _SIZES = ((1e12, "T"), (1e9, "B"), (1e6, "M"), (1e3, "k"))
 _FEWEST = 1e4  # smaller counts are written out
+ROOM = 67  # of a line of 80, beside the names at the left
 
 
 def takes(rollouts: float) -> str:
@@ -134,6 +135,15 @@ def pasted(command: str, width: int, first: str, then: str) -> list[str]:
         else:
             rows[-1] += f" {part}"
     return rows
+
+
+def fitting(forms: Sequence[str], room: float = ROOM) -> str:
+    """The first of some forms that has room, else the last, which is the shortest.
+
+    >>> fitting(["a long form", "short"], 6)
+    'short'
+    """
+    return next((one for one in forms if len(one) <= room), forms[-1])
 
 
 def singular(text: str) -> str:

@@ -13,7 +13,7 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -249,52 +249,44 @@ def check_scores(
     return str(wanted), problem_set
 
 
+class _Sorted(NamedTuple):
+    """Rates by what became of their runs, each part within the one before."""
+
+    below: list[Rate]  # healthy, and below the first that is not
+    stable: list[Rate]  # with a margin to that, where there are any
+    calm: list[Rate]  # without warnings of instability, where there are any
+    first_bad: float
+
+
+def _sorted(found: Sequence[Rate]) -> _Sorted:
+    first_bad = min((one.rate for one in found if not one.healthy), default=math.inf)
+    below = [one for one in found if one.healthy and one.scores and one.rate < first_bad]
+    stable = [one for one in below if one.rate <= first_bad / MARGIN] or below
+    calm = [one for one in stable if not _noisy(one)] or stable
+    return _Sorted(below, stable, calm, first_bad)
+
+
 def _choice(
     found: Sequence[Rate], spec: RunSpec, seeds: int, command: str, run_steps: int | None,
     folder: str,
 ) -> dict[str, Any]:  # fmt: skip
     """The anchor, why, whether it was at an edge, and what to run then."""
-    rates = [one.rate for one in found]
-    first_bad = min((one.rate for one in found if not one.healthy), default=math.inf)
-    below = [one for one in found if one.healthy and one.scores and one.rate < first_bad]
-    stable = [one for one in below if one.rate <= first_bad / MARGIN] or below
-    calm = [one for one in stable if not _noisy(one)] or stable
-    notices: list[Notice] = []
-    if seeds == 1:
-        spread = "unknown, intervals are those of the problems"
-        notices.append(notice("seeds_missing", what="Every rate has", spread=spread, which="each"))
-    steps, warm_up = spec.allocation.steps, spec.recipe.warmup_steps
-    if steps < max(LEAST, _WARM_UPS * warm_up):
-        least = max(LEAST, _WARM_UPS * warm_up)
-        notices.append(notice("probe_in_warm_up", steps=steps, warm_up=min(warm_up, steps),
-                              least=least, budget=least * spec.allocation.batch_size))  # fmt: skip
-    if not calm:
+    of, rates = _sorted(found), [one.rate for one in found]
+    notices = _doubts(spec, seeds)
+    if not of.calm:
         reason = (f"a rate must be healthy in every seed, but none of {len(rates)} from "
                   f"{min(rates):g} to {max(rates):g} is; try smaller ones.")  # fmt: skip
         return _none(notices, "low", reason, [_extension(command, min(rates), _LOWER_RATES)])
     # Each of the rates tried might rise by luck alone.
-    if not any(one.learned(1 - (1 - LEVEL) / len(found)) for one in calm):
-        start = float(np.mean([one.problem_start_P.mean() for one in calm]))
-        reason = (f"a rate must surely score above the start ({start:.3f}), but none of "
-                  f"{len(rates)} from {min(rates):g} to {max(rates):g} does")  # fmt: skip
-        # Runs of another length are other runs, in a folder of their own.
-        other = shlex.quote(f"{folder}-longer")
-        budget = _TIMES * steps * spec.allocation.batch_size
-        if first_bad < math.inf:
-            stable_rates = [one.rate for one in calm][-3:]
-            longer = _extension(f"{command} budget={budget} -o {other}", 1, stable_rates)
-            reason += f"; train for more than {steps} updates, or on easier problems."
-            return _none(notices, None, reason, [longer])
-        reason += "; try larger ones, then more updates, or easier problems."
-        further = _extension(command, max(rates), _FAR_HIGHER)
-        return _none(notices, "high", reason, [further])
-    chosen = max(calm, key=lambda one: (float(np.mean(one.scores)), -one.rate))
+    if not any(one.learned(1 - (1 - LEVEL) / len(found)) for one in of.calm):
+        return _none(notices, *_unlearned(of, rates, spec, command, folder))
+    chosen = max(of.calm, key=lambda one: (float(np.mean(one.scores)), -one.rate))
     edge = "high" if chosen.rate == rates[-1] else "low" if chosen.rate == rates[0] else None
     run_next: list[str] = []
     if edge is not None:
         end, more = ("largest", _HIGHER) if edge == "high" else ("smallest", _LOWER_RATES)
         run_next = [_extension(command, chosen.rate, more)]
-        others = [one for one in below if one is not chosen]
+        others = [one for one in of.below if one is not chosen]
         beside = min(others, key=lambda one: abs(math.log(one.rate / chosen.rate)), default=None)
         if beside is None or not beside.row["within_noise"]:
             than = "" if beside is None else f", surely above {beside.rate:g}"
@@ -302,15 +294,7 @@ def _choice(
                       f"{chosen.rate:g}, scores best{than}; try {edge}er ones.")  # fmt: skip
             return _none(notices, edge, reason, run_next)
         notices.append(notice("anchor_at_edge", rate=chosen.rate, end=end, command=run_next[0]))
-    reason = f"the best score of the stable ones of {len(rates)} rates"
-    equal = [f"{one.rate:g}" for one in below if one.row["within_noise"] and one is not chosen]
-    if equal:
-        reason += f"; within noise of the best: {', '.join(equal)}"
-    noisy = [f"{one.rate:g}" for one in stable if _noisy(one) and one not in calm]
-    if noisy:
-        reason += f"; warnings of instability: {', '.join(noisy)}"
-    if first_bad < math.inf:
-        reason += f"; the first that is not healthy: {first_bad:g}"
+    reason, steps = _why(of, chosen, len(rates)), spec.allocation.steps
     meant = run_steps or steps
     shrunk = math.sqrt(min(1.0, steps / meant))
     rate = _tidy(chosen.rate * shrunk) if shrunk < _LOWER else chosen.rate
@@ -324,6 +308,51 @@ def _choice(
         },
         "edge": edge, "reason": reason, "run_next": run_next, **documented(notices),
     }  # fmt: skip
+
+
+def _doubts(spec: RunSpec, seeds: int) -> list[Notice]:
+    """What is not known of any rate: how seeds spread, what comes after the warm-up."""
+    notices: list[Notice] = []
+    if seeds == 1:
+        spread = "unknown, intervals are those of the problems"
+        notices.append(notice("seeds_missing", what="Every rate has", spread=spread, which="each"))
+    steps, warm_up = spec.allocation.steps, spec.recipe.warmup_steps
+    if steps < (least := max(LEAST, _WARM_UPS * warm_up)):
+        notices.append(notice("probe_in_warm_up", steps=steps, warm_up=min(warm_up, steps),
+                              least=least, budget=least * spec.allocation.batch_size))  # fmt: skip
+    return notices
+
+
+def _unlearned(
+    of: _Sorted, rates: Sequence[float], spec: RunSpec, command: str, folder: str
+) -> tuple[str | None, str, list[str]]:
+    """Where no rate has moved a score: the edge to look beyond, why, and what to run next."""
+    start = float(np.mean([one.problem_start_P.mean() for one in of.calm]))
+    reason = (f"a rate must surely score above the start ({start:.3f}), but none of "
+              f"{len(rates)} from {min(rates):g} to {max(rates):g} does")  # fmt: skip
+    if of.first_bad == math.inf:
+        reason += "; try larger ones, then more updates, or easier problems."
+        return "high", reason, [_extension(command, max(rates), _FAR_HIGHER)]
+    steps = spec.allocation.steps
+    # Runs of another length are other runs, in a folder of their own.
+    other = shlex.quote(f"{folder}-longer")
+    longer = f"{command} budget={_TIMES * steps * spec.allocation.batch_size} -o {other}"
+    reason += f"; train for more than {steps} updates, or on easier problems."
+    return None, reason, [_extension(longer, 1, [one.rate for one in of.calm][-3:])]
+
+
+def _why(of: _Sorted, chosen: Rate, tried: int) -> str:
+    reason = f"the best score of the stable ones of {tried} rates"
+    equal = [f"{one.rate:g}" for one in of.below
+             if one.row["within_noise"] and one is not chosen]  # fmt: skip
+    if equal:
+        reason += f"; within noise of the best: {', '.join(equal)}"
+    noisy = [f"{one.rate:g}" for one in of.stable if _noisy(one) and one not in of.calm]
+    if noisy:
+        reason += f"; warnings of instability: {', '.join(noisy)}"
+    if of.first_bad < math.inf:
+        reason += f"; the first that is not healthy: {of.first_bad:g}"
+    return reason
 
 
 def _noisy(one: Rate) -> bool:

@@ -53,27 +53,31 @@ def settings(gpus: int | None = None) -> Settings:
     return Settings(pattern="n{rollouts_per_problem}", problems_per_batch=B_P, gpus=gpus)
 
 
+def passes(epochs: dict[int, float]) -> float | None:
+    return passes_per_step(np.array(list(epochs)), np.array(list(epochs.values())))
+
+
 def test_passes_are_read_from_shares_and_from_whole_passes() -> None:
     shares = {step: round(step / 40, 2) for step in range(1, 101)}
-    assert passes_per_step(shares) == pytest.approx(1 / 40, rel=0.01)
+    assert passes(shares) == pytest.approx(1 / 40, rel=0.01)
     later = {step: round((step + 60) / 40, 2) for step in range(1, 101)}  # it went on from another
-    assert passes_per_step(later) == pytest.approx(1 / 40, rel=0.01)
+    assert passes(later) == pytest.approx(1 / 40, rel=0.01)
     for first in (0, 1):  # verl counts from 0, others from 1
         whole = {step: first + (step - 1) // 40 for step in range(1, 101)}
-        assert passes_per_step(whole) == pytest.approx(1 / 40)
+        assert passes(whole) == pytest.approx(1 / 40)
         begun = {step: first + (step + 15) // 40 for step in range(8, 171)}
-        assert passes_per_step(begun) == pytest.approx(1 / 40)
+        assert passes(begun) == pytest.approx(1 / 40)
     once = {step: (step + 15) // 40 for step in range(8, 60)}  # only one pass begins here
-    assert passes_per_step(once) is None
+    assert passes(once) is None
     seldom = {step: (step - 1) // 40 for step in range(1, 101, 10)}
-    assert passes_per_step(seldom) is None  # a pass may have begun nine updates before its row
-    assert passes_per_step({step: (step - 1) // 40 for step in range(1, 999, 3)}) == (
+    assert passes(seldom) is None  # a pass may have begun nine updates before its row
+    assert passes({step: (step - 1) // 40 for step in range(1, 999, 3)}) == (
         pytest.approx(1 / 40, rel=0.05))  # fmt: skip
-    assert passes_per_step({10: 0.05, 20: 0.1}) is None  # too few to tell from two digits
-    assert passes_per_step({50: 1.25}) is None  # one row
-    assert passes_per_step(dict.fromkeys(range(1, 30), 0)) is None  # within the first pass
-    assert passes_per_step({s: s for s in range(1, 30)}) is None  # a counter of steps
-    assert passes_per_step({10: 0.5, 20: 2.5, 30: 2.7}) is None  # grows unlike the steps
+    assert passes({10: 0.05, 20: 0.1}) is None  # too few to tell from two digits
+    assert passes({50: 1.25}) is None  # one row
+    assert passes(dict.fromkeys(range(1, 30), 0)) is None  # within the first pass
+    assert passes({s: s for s in range(1, 30)}) is None  # a counter of steps
+    assert passes({10: 0.5, 20: 2.5, 30: 2.7}) is None  # grows unlike the steps
 
 
 def test_the_rate_at_the_end_and_its_peak() -> None:

@@ -87,7 +87,7 @@ class RunsOfRows:
         self._key: str | None = None
         self._known: dict[str, Collector] = {}
         self._unnamed = UnnamedRows(first, path)
-        self.parts: Parts | None = None
+        self._parts: dict[Path, Parts | None] = {}
 
     def of(self, row: Mapping[str, object], step: object = None) -> Collector:
         """The collector of the run that a row names, or whose settings it repeats.
@@ -115,6 +115,18 @@ class RunsOfRows:
             self._known[own] = Collector(name, self.first.errors, settings)
         return self._known[own]
 
+    def placed(self, row: dict[str, object], path: Path) -> dict[str, object]:
+        """A row without a step, with that where another counter of its file says it."""
+        if path not in self._parts:  # few logs have such a row, and none is read twice but those
+            named = self.first.settings.step
+            rows = (row for _, row in islice(iter_objects(path, Errors("")), _FIRST))
+            self._parts[path] = parts_of(rows, _STEPS if named is None else (named,))
+        parts = self._parts[path]
+        if parts is None or (at := parts.at(row)) is None:
+            return row
+        self.first.counters.infer(parts.told)
+        return {**row, parts.step: at}
+
     def finish(self) -> list[Collector]:
         """Those that have rows, each with the configuration that the files beside it say."""
         for collector in self._known.values():
@@ -138,9 +150,6 @@ def read_jsonl(paths: Sequence[Path], settings: Settings, name: str = "") -> lis
     runs = RunsOfRows(collector, first)
     for path in paths:
         errors.file = str(path)[:300]
-        steps = _STEPS if settings.step is None else (settings.step,)
-        runs.parts = parts_of((row for _, row in islice(iter_objects(path, Errors("")), _FIRST)),
-                              steps)  # fmt: skip
         for number, row in iter_objects(path, errors):
             kind = take_row(row, number, runs, dumps, path)
             source = source or kind
@@ -203,9 +212,8 @@ def take_row(
 ) -> str:
     """Take one row; the format that it is of, or "" if of none."""
     named = runs.first.settings.step
-    if runs.parts is not None and (at := runs.parts.at(row)) is not None:
-        row = {**row, runs.parts.step: at}
-        runs.first.counters.infer(runs.parts.told)
+    if _STEP_KEYS.isdisjoint(row) if named is None else named not in row:
+        row = runs.placed(row, path)
     if runs.first.counters.evaluated and not _STEP_KEYS.isdisjoint(row):
         named = None  # of the scores alone; the row has a step of its own
     if _STEP_KEYS.isdisjoint(row) and named not in row:

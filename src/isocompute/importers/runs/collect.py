@@ -52,6 +52,9 @@ MAX_SHAPES, MAX_SHAPE = 64, 1_000
 MAX_RUNS = 10_000  # of one file
 MAX_WATCHED = 200  # rows that tell which unread keys may be scores
 _NOTES = 50
+_Plan = Sequence[tuple[str, Points | str]]  # the keys of a row that are read, and as what
+# With the latest step of rows without a score; with the first and the last of training.
+_Shape = tuple[_Plan, list[int] | None, list[int] | None]
 
 
 class Collector:
@@ -74,13 +77,13 @@ class Collector:
         self.n_rows = 0
         self.folder_split = ""  # of keys that do not say theirs: its folder's
         self._kinds: dict[str, Points | str | None] = {}
-        self._plans: dict[tuple[str, ...], Sequence[tuple[str, Points | str]]] = {}
+        self._plans: dict[tuple[str, ...], _Shape] = {}
         self._points: dict[Column, Points] = {}
         self._perhaps: dict[str, dict[int, int]] = {}  # what may be B_p or n: value -> first step
         self._problems: dict[str, Counter[int]] = {}  # of how many a row's scores are, in how many
         self._n_points = 0
         self._drawn_by = ""  # the key of a count that B_p * n * step is held against
-        self._latest: dict[tuple[str, ...], int] = {}  # of rows without any score, by their keys
+        self._latest: dict[tuple[str, ...], list[int]] = {}  # of rows without any score: the step
         self._trains: dict[tuple[str, ...], list[int]] = {}  # of training: first and last step
         self._at_zero = False  # a row of step 0
         self._first: int | None = None  # the first step of rows of any shape
@@ -193,20 +196,17 @@ class Collector:
                 if own is not None and number(value) is not None:
                     counters.at_policy(self._policy, place, own)
 
-    def _plan(
-        self, step: int, values: Mapping[str, object], goes_back: bool
-    ) -> Sequence[tuple[str, Points | str]]:
-        """The keys of a row that are read, and as what; rows of a log come in few shapes."""
+    def _plan(self, step: int, values: Mapping[str, object], goes_back: bool) -> _Plan:
+        """What is read of a row; rows of a log come in few shapes."""
         shape = tuple(values)
         if self._splits:
             shape = *shape, meanings.split_said(values, self._splits)
-        plan = self._plans.get(shape)
-        if plan is None:
+        if (known := self._plans.get(shape)) is None:
             kinds = self._kinds
             if any(key not in kinds for key in values):
                 self.expect(values)
-            plan = [(key, kind) for key in values if (kind := kinds.get(key)) is not None]
-            plan = of_one_set(plan, tuple(values), self._series)
+            read = [(key, kind) for key in values if (kind := kinds.get(key)) is not None]
+            plan = of_one_set(read, tuple(values), self._series)
             if self._splits:
                 shape = *tuple(values), meanings.split_said(values, self._splits)
                 plan = [(key, self._in_split(kind, key, shape[-1])) for key, kind in plan]
@@ -214,18 +214,22 @@ class Collector:
                 found = [key for key in values if counts_problems(key)]
                 plan = [*plan, *((key, f"%{key}") for key in found)]
                 self._problems |= {key: self._problems.get(key, Counter()) for key in found}
-            if len(self._plans) < MAX_SHAPES and len(shape) <= MAX_SHAPE:
-                self._plans[shape] = plan
+            is_kept = len(self._plans) < MAX_SHAPES and len(shape) <= MAX_SHAPE
+            if is_kept:
                 self._first = step if self._first is None else min(step, self._first)
                 if shape not in self._latest:
                     self._watch(shape, plan)
                 if shape not in self._trains and meanings.tell_of_training(shape):
                     self._trains[shape] = [step, step]
-        if (latest := self._latest.get(shape)) is not None:
-            if goes_back and step <= latest:
+            known = plan, self._latest.get(shape), self._trains.get(shape)
+            if is_kept:
+                self._plans[shape] = known
+        plan, latest, span = known
+        if latest is not None:
+            if goes_back and step <= latest[0]:
                 self._sides.trained_again(step)
-            self._latest[shape] = step
-        if (span := self._trains.get(shape)) is not None and not span[0] <= step <= span[1]:
+            latest[0] = step
+        if span is not None and not span[0] <= step <= span[1]:
             span[step > span[1]] = step  # the first or the last
         return plan
 
@@ -244,14 +248,14 @@ class Collector:
             return kind
         return self._series(replace(kind.column, split=split), key) or kind
 
-    def _watch(self, shape: tuple[str, ...], plan: Sequence[tuple[str, Points | str]]) -> None:
+    def _watch(self, shape: tuple[str, ...], plan: _Plan) -> None:
         """Watch the steps of rows without any score: where they go back, they are trained again."""
         if any(kind == "length" or isinstance(kind, Points) for _, kind in plan):
             return  # its steps are kept
         if len(self._latest) < MAX_SHAPES and not any(
             meanings.OF_EVALUATION.search(k) or _OF_MACHINE.match(k) for k in shape
         ):
-            self._latest[shape] = 0
+            self._latest[shape] = [0]
 
     def score(self, column: Column, step: int, value: float, line: int) -> None:
         """Take one score whose meaning is known already."""
@@ -388,7 +392,7 @@ class Collector:
             unread=[k for k, kind in self._kinds.items() if meanings.is_unread(k, kind)],
             perhaps=self._perhaps, drawn_by=self._drawn_by, says_split=bool(self._splits),
             at_zero=self._at_zero, first=self._first, first_length=sides.first_length,
-            latest=max(self._latest.values(), default=0), redone=sides.redone,
+            latest=max((last for last, in self._latest.values()), default=0), redone=sides.redone,
             trained=max((last for _, last in self._trains.values()), default=0),
             trains_from=min((first for first, _ in self._trains.values()), default=1),
             evidence=self._evidence, problems=self._problems,

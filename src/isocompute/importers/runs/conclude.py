@@ -254,7 +254,8 @@ def _run(
 ) -> ImportedRun:  # fmt: skip
     """All of it."""
     unread, highest = _unread(c), _range(c)
-    keys, unread = unread[:MAX_UNREAD], (unread + _of_batch(c, values))[:MAX_UNREAD]
+    likely, beside_loss = c.evidence.likely(unread[:MAX_UNREAD])
+    unread = (unread + _of_batch(c, values))[:MAX_UNREAD]
     return ImportedRun(
         name=clean_text(c.settings.run or c.name),
         problems_per_batch=values["problems_per_batch"], rollouts_per_problem=values[_N],
@@ -268,8 +269,8 @@ def _run(
             evaluation_problems=c.settings.evaluation_problems,
             score_range=provenance.score_range or ((0.0, highest) if highest else None),
             unread=tuple(clean_text(k, 80) for k in unread),
-            likely=tuple(clean_text(k, 80) for k in c.evidence.likely(keys)),
-            beside_loss=tuple(clean_text(k, 80) for k in c.evidence.beside_loss(keys)),
+            likely=tuple(clean_text(k, 80) for k in likely),
+            beside_loss=tuple(clean_text(k, 80) for k in beside_loss),
             begins=None if c.start is None else max(c.start - begins, 0),
             trained=placing.last_update(c, values["steps"], begins), **spent.said(),
             passes_per_step=spent.passes_per_step, rates=rate_span(c.side["rate"]),

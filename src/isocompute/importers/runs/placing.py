@@ -41,12 +41,13 @@ def own_evaluations(score_K: FloatArray) -> tuple[IntArray | None, str]:
     """
     if score_K.size < _LEAST_ROWS:
         return None, ""
-    new = np.flatnonzero(np.diff(score_K, prepend=score_K[0]) != 0)
-    every = int(np.gcd.reduce(new)) if new.size else 0
+    few = score_K.size / 2
     there = np.flatnonzero(score_K != 0)
-    if _is_even(there) and there.size < score_K.size / 2:
+    if there.size < few and _is_even(there):
         return there, "score: 0 in the rows between two evaluations is taken for none"
-    if _is_even(new) and new.size < score_K.size / 2:
+    new = np.flatnonzero(score_K[1:] != score_K[:-1]) + 1
+    if new.size < few and _is_even(new):
+        every = int(np.gcd.reduce(new))
         own = np.append(0, new) if every < _APART else np.arange(0, new[-1] + 1, every)
         return own, REPEATS  # two evaluations may have one score
     return None, ""
@@ -54,13 +55,16 @@ def own_evaluations(score_K: FloatArray) -> tuple[IntArray | None, str]:
 
 def without_repeats(points: Points) -> str:
     """Leave out rows of a series that are no evaluations of their own; a line that says so."""
-    order = np.argsort(points.steps_K, kind="stable")
-    step_K, score_K = points.steps_K[order], points.scores_K[order]
-    again = (np.diff(step_K, prepend=-1) == 0) & (np.diff(score_K, prepend=np.nan) == 0)
-    kept: IntArray | None
-    if points.axis is not None and again.sum() > step_K.size / 2:  # their own counter says whose
-        kept, told = np.flatnonzero(~again), REPEATS
-    else:
+    step_K, score_K = points.steps_K, points.scores_K
+    if (step_K[1:] < step_K[:-1]).any():
+        order = np.argsort(step_K, kind="stable")
+        step_K, score_K = step_K[order], score_K[order]
+    kept, told = None, ""
+    if points.axis is not None:  # their own counter says whose
+        again = (step_K[1:] == step_K[:-1]) & (score_K[1:] == score_K[:-1])
+        if again.sum() > step_K.size / 2:
+            kept, told = np.append(0, np.flatnonzero(~again) + 1), REPEATS
+    if kept is None:
         kept, told = own_evaluations(score_K)
     if kept is not None:
         points.step = array("q", step_K[kept].tolist())
@@ -126,12 +130,13 @@ def to_updates(
 def own_beginning(points: Collection[Points]) -> int | None:
     """The first step of a log that begins where logs do; None where it is far beyond step 0."""
     steps = [p.steps_K for p in points if p.step]
-    if not steps:
-        return None
+    first = min((int(step_K.min()) for step_K in steps), default=None)
+    if first is None or first <= LATE:  # no two steps are less than one apart
+        return first
     step_K = np.sort(np.concatenate(steps))
     gaps = np.diff(step_K)
     width = float(np.median(gaps[gaps > 0])) if (gaps > 0).any() else 1.0
-    return int(step_K[0]) if step_K[0] <= LATE * width else None
+    return first if first <= LATE * width else None
 
 
 def begin_at(points: Collection[Points], side: Side, begins: int) -> dict[str, dict[int, float]]:

@@ -351,13 +351,13 @@ def refuse_still(found: Sequence[Points], what: str) -> None:
         UnclearError: with their step and what settles it.
     """
     for points in found:
-        steps, score_K = set(points.step), points.scores_K
-        if len(steps) == 1 and points.column.split != "train" and (
+        step_K, score_K = points.steps_K, points.scores_K
+        if points.column.split != "train" and (step_K == step_K[:1]).all() and (
             np.count_nonzero(np.diff(score_K)) > _TWICE
         ):
             raise UnclearError(
                 f"{what}: steps must count updates, but all {score_K.size} scores of "
-                f"{points.key or points.column.metric.label} stand at step {steps.pop()}; name "
+                f"{points.key or points.column.metric.label} stand at step {step_K[0]}; name "
                 "what counts updates with --set step=KEY, or write a CSV of run, "
                 "problems_per_batch, rollouts_per_problem, step, score."
             )

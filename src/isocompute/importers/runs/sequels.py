@@ -224,10 +224,10 @@ def _follows(
     `anywhere`: it lies elsewhere, but is of the same seed and begins late.
     """
     mine, its = spans[id(part)], spans[id(whole)]
-    if trains_late(part) is False:  # evaluated late, begun at the start
-        return False
     reach = its.last + 1.5 * max(mine.width, its.width)
     if not (its.first < mine.first <= reach and its.last < mine.last):
+        return False
+    if trains_late(part) is False:  # evaluated late, begun at the start
         return False
     # the same folder, or one beside it: ms-swift starts v1-DATE when it goes on with v0-DATE
     here, there = Path(part.provenance.path), Path(whole.provenance.path)

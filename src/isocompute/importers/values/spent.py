@@ -148,8 +148,7 @@ class Spent:
     @property
     def passes_per_step(self) -> float | None:
         """Passes over the problems in an update; None where the log does not say."""
-        e = self.epochs
-        return passes_per_step(dict(zip(e.step_L.tolist(), e.value_L.tolist(), strict=True)))
+        return passes_per_step(self.epochs.step_L, self.epochs.value_L)
 
     def said(self) -> dict[str, Any]:
         """What a record says of its times."""

@@ -4,13 +4,12 @@ Seconds by what trainers log, and on how many GPUs; passes over the problems; th
 its end; how many groups had something to teach there (TRL 1.16, grpo_trainer.py:
 `frac_reward_zero_std`, groups whose rewards are all alike).
 
-Shape legend: K evaluations; T times; R rows.
+Shape legend: K evaluations; L rows with epochs; T times; R rows.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
 from math import comb
 from statistics import median
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
     from isocompute.importers.values.imported import ImportedRun, Series
 
 FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
 Side = Mapping[int, float]
 
 # Seconds of one update: verl 0.9 (`timing_s/step`, `perf/time_per_step`), TRL 1.x (`step_time`).
@@ -206,47 +206,47 @@ def gpus_by_throughput(side: Mapping[str, Side]) -> int | None:
     return whole if whole >= 1 and abs(found - whole) <= 0.03 * whole else None
 
 
-def passes_per_step(epochs: Side) -> float | None:
+def passes_per_step(step_L: IntArray, epoch_L: FloatArray) -> float | None:
     """Passes over the training problems in an update; None where the log does not say.
 
     Args:
-        epochs: by update: a share of the problems, or the number of whole passes.
+        step_L: updates, ascending.
+        epoch_L: until then, as a share of the problems or as the number of whole passes.
 
-    >>> passes_per_step({10: 0.1, 20: 0.2, 30: 0.3, 40: 0.4})
+    >>> passes_per_step(np.array([10, 20, 30, 40]), np.array([0.1, 0.2, 0.3, 0.4]))
     0.01
-    >>> passes_per_step({1: 0, 2: 0, 3: 1, 4: 1, 5: 2, 6: 2})  # two updates are a pass
+    >>> passes_per_step(np.arange(1, 7), np.array([0, 0, 1, 1, 2, 2]))  # two updates are a pass
     0.5
     """
-    rows = sorted((s, e) for s, e in epochs.items() if s > 0 and e >= 0)
-    if len(rows) < 2:
+    known = (step_L > 0) & (epoch_L >= 0)
+    step_L, epoch_L = step_L[known], epoch_L[known]
+    if step_L.size < 2:
         return None
-    if all(e == int(e) for _, e in rows):
-        return _of_whole(rows)
-    (first_step, first), (last_step, last) = rows[0], rows[-1]
-    grown, steps = last - first, last_step - first_step
+    if (epoch_L == np.trunc(epoch_L)).all():
+        return _of_whole(step_L, epoch_L)
+    grown = epoch_L[-1] - epoch_L[0]
     if grown < _TOLD:
         return None
-    share = grown / steps
-    middle, e = rows[len(rows) // 2]
+    share, middle = grown / (step_L[-1] - step_L[0]), step_L.size // 2
+    off = epoch_L[middle] - epoch_L[0] - share * (step_L[middle] - step_L[0])
     # What does not grow with the steps counts another thing.
-    even = abs(e - first - share * (middle - first_step)) <= _EXACT * grown + 0.01
-    return round(share, 12) if even else None
+    return round(float(share), 12) if abs(off) <= _EXACT * grown + 0.01 else None
 
 
-def _of_whole(rows: list[tuple[int, float]]) -> float | None:
+def _of_whole(step_L: IntArray, epoch_L: FloatArray) -> float | None:
     """Of the number of whole passes: from where one begins to where another does.
 
     The first row stands for the beginning of its pass only where the run began there.
     """
-    begins = {e: s for s, e in reversed(rows)}
-    seen, gaps = sorted(begins), [b - a for (a, _), (b, _) in pairwise(rows)]
-    if rows[0][0] > 1:
-        seen = seen[1:]
-    if len(seen) < 2:
+    seen, place = np.unique(epoch_L, return_index=True)
+    begins = step_L[place]
+    if step_L[0] > 1:
+        seen, begins = seen[1:], begins[1:]
+    if seen.size < 2:
         return None
-    updates = begins[seen[-1]] - begins[seen[0]]
-    known = max(gaps) - 1 <= _EXACT * updates and updates > seen[-1] - seen[0]
-    return (seen[-1] - seen[0]) / updates if known else None
+    updates, passes = int(begins[-1] - begins[0]), float(seen[-1] - seen[0])
+    known = np.diff(step_L).max() - 1 <= _EXACT * updates and updates > passes
+    return passes / updates if known else None
 
 
 def rate_span(rates: Side) -> tuple[float, float] | None:

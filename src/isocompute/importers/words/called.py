@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 
 from isocompute.importers.values.imported import UnclearError
 from isocompute.importers.values.reading import number, whole
@@ -278,6 +279,7 @@ def is_batch(key: str) -> bool:
     ))  # fmt: skip
 
 
+@lru_cache(4096)
 def may_be_setting(key: str) -> bool:
     """Whether a key that no trainer has may be B_p or n.
 

@@ -6,7 +6,11 @@ import difflib
 import re
 import shlex
 from collections.abc import Collection, Mapping, Sequence
+from math import isfinite
 from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
 
 from isocompute.errors import InputError
 from isocompute.importers.values.imported import COUNTED_BY, ImportedRun
@@ -65,33 +69,45 @@ class Evidence:
         """The whole numbers that rows hold under a key; None of what is none."""
         return {whole(row[key]) for row in self._rows.values() if key in row}
 
-    def likely(self, keys: Sequence[str]) -> list[str]:
-        """Keys of numbers that are no counts: those in 0..1 first, and those no row has."""
+    def likely(self, keys: Sequence[str]) -> tuple[list[str], list[str]]:
+        """Keys of numbers that are no counts: those in 0..1 first, and those no row has.
+
+        Returns:
+            These keys, and those of them that stand in every row in which an update is told of.
+        """
+        every = {key: None for row in self._rows.values() for key in row}
+        learns = [k for k in every if _LEARNS.search(k) and not re.search(_HELD_OUT, k, re.I)]
+        is_trained_R = np.isfinite(self._numbers(learns)[0]).any(axis=1)
+        value_RK, words = self._numbers(keys)
+        is_there_RK = np.isfinite(value_RK)
         inside, outside = list[str](), list[str]()
-        for key in keys:
-            raw = [v for row in self._rows.values() if not is_missing_word(v := row.get(key))]
-            values = [v for one in raw if (v := number(one)) is not None]
+        for k, key in enumerate(keys):
+            values = value_RK[is_there_RK[:, k], k]
             most = 100 if re.search(_RATE, key, re.I) else 1  # it may be in percent
-            counts = any(v > most for v in values) and all(v == int(v) for v in values)
-            if len(values) == len(raw) and not counts:
-                (outside if any(not 0 <= v <= 1 for v in values) else inside).append(key)
-        return inside + outside
+            counts = (values > most).any() and (values == np.trunc(values)).all()
+            if key not in words and not counts:
+                (outside if ((values < 0) | (values > 1)).any() else inside).append(key)
+        beside = {keys[k] for k in np.flatnonzero(is_there_RK[is_trained_R].all(0)).tolist()}
+        found = inside + outside
+        return found, [k for k in found if k in beside] if is_trained_R.sum() >= _FEW else []
+
+    def _numbers(self, keys: Sequence[str]) -> tuple[NDArray[np.float64], set[str]]:
+        """What rows R hold under keys K, nan where no number; the keys that hold other words."""
+        value_RK, words = np.full((len(self._rows), len(keys)), np.nan), set[str]()
+        for row, value_K in zip(self._rows.values(), value_RK, strict=True):
+            for k, key in enumerate(keys):
+                value = row.get(key)
+                if type(value) is float and isfinite(value):
+                    value_K[k] = value
+                elif (found := number(value)) is not None:
+                    value_K[k] = found
+                elif not is_missing_word(value):
+                    words.add(key)
+        return value_RK, words
 
     def is_aside(self, key: str) -> bool:
         """Whether a key stands in fewer than half of the rows: those of evaluations, it seems."""
         return 2 * sum(key in row for row in self._rows.values()) < len(self._rows)
-
-    def beside_loss(self, keys: Sequence[str]) -> list[str]:
-        """Keys that stand in every row in which an update is told of."""
-        rows = [
-            {key for key, value in row.items() if number(value) is not None}
-            for row in self._rows.values()
-        ]
-        trained = [
-            row for row in rows
-            if any(_LEARNS.search(key) and not re.search(_HELD_OUT, key, re.I) for key in row)
-        ]
-        return [key for key in keys if len(trained) >= _FEW and all(key in row for row in trained)]
 
 
 def _likely(runs: Sequence[ImportedRun]) -> list[str]:

@@ -335,8 +335,8 @@ def read_layout(
         if told:
             collector.counters.infer(told)
     source = f"{kind}-csv" if kind in ("tensorboard", "long", "series") else "wandb-csv"
-    if path.suffix == ".parquet":
-        source = f"{kind}-parquet"
+    if path.suffix in (".parquet", ".feather", ".arrow"):
+        source = f"{kind}-{path.suffix[1:]}"
     provenance = provenance_of(path, source)
     if errors.count and collectors:
         next(iter(collectors.values())).note(errors.told())

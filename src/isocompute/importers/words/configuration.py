@@ -254,7 +254,8 @@ def problems_of(responses: int, n: int, what: str, by: str = "n") -> int:
 # Settings that rows repeat; a run has one value of each.
 IN_ROWS = frozenset(
     {word for words in _TRAINERS for word in (words.batch, words.group)} - {"batch_size"}
-    | {*OWN, *GROUPS, *LOG2, RESPONSES, "num_generations", "generation_batch_size", "seed",
+    | {key for key in _SEEDS if key.endswith("seed") and not key.startswith("r")}
+    | {*OWN, *GROUPS, *LOG2, RESPONSES, "num_generations", "generation_batch_size",
        "num_iterations", "gradient_accumulation_steps", "steps_per_generation",
        "per_device_train_batch_size"}
 )  # fmt: skip

@@ -27,6 +27,8 @@ _WRITTEN = {
 }
 # What may count anything, and is named with an "if".
 _PERHAPS = {"rollouts_per_problem": r"k|r", "seed": r"rng|sd|r|run|rep|repeat|rerun|trial|try"}
+# digits that no such number has: those of a job, of a time
+_DIGITS = {"problems_per_batch": 7, "rollouts_per_problem": 6, "seed": 13}
 # RUN__SEED__TIME, as CleanRL and open-instruct name their runs
 _BEFORE_TIME = re.compile(r"(?<=__)([0-9]{1,6})(?=__1[0-9]{9}(?![0-9]))")
 _AT_END = re.compile(r"(?<=[a-z0-9])_{1,2}([0-9]{1,3})(?=\.[a-z]+$|$)", re.I)
@@ -73,9 +75,12 @@ def _said(text: str, name: str, perhaps: str = "") -> re.Match[str] | None:
         return timed
     words = _words(name) + ((_PERHAPS[name],) if name in perhaps.split() else ())
     found = next((found for word in words if (found := re.search(
-        # 8k is a length, 3b a model, 1n8g nodes and GPUs; 32xn4 has a sign for "times"
+        # 8k is a length, 3b a model, 1n8g nodes and GPUs; 32xn4 has a sign for "times";
+        # grpo-n-91822_0 is Slurm's JOB_TASK
         rf"(?:(?<![a-z])|(?<=[0-9]x))(?:{word})(?:[-_]| ?= ?|: ?)?([0-9]{{1,12}})"
-        rf"(?![0-9km]|b(?![0-9])|g(?![a-z0-9]))",
+        rf"(?![0-9km]|b(?![0-9])|g(?![a-z0-9])|(?<=[0-9]{{4}})(?<!1024|2048|4096)_[0-9]{{1,4}}"
+        rf"(?:\.[a-z]+)?$)"
+        rf"(?<![0-9]{{{_DIGITS[name]}}})",
         text, re.I,
     ))), None)  # fmt: skip
     return _AT_END.search(text) if found is None and name == "seed" and name in perhaps else found

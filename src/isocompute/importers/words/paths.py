@@ -18,7 +18,7 @@ from isocompute.importers.values.reading import until_it_changes, whole
 ROTATED = re.compile(r"(?<=\w)\.[0-9]{1,3}(?=\.gz$|$)")
 _ENDINGS = (".gz", ".jsonl", ".json", ".ndjson", ".csv", ".tsv", ".log", ".txt", ".out", ".stdout",
             ".wandb",
-            ".parquet", ".ipynb")
+            ".parquet", ".feather", ".arrow", ".ipynb")
 # Names that trainers give every run's log: the folder is what the run is called.
 _COMMON = (
     "metrics", "logging", "experiment_log", "log", "train", "training", "output", "history",

@@ -17,7 +17,7 @@ from isocompute.importers.values.reading import until_it_changes, whole
 # What logrotate, and Python's RotatingFileHandler, append to the older parts of a log.
 ROTATED = re.compile(r"(?<=\w)\.[0-9]{1,3}(?=\.gz$|$)")
 _ENDINGS = (".gz", ".jsonl", ".json", ".ndjson", ".csv", ".tsv", ".log", ".txt", ".out", ".stdout",
-            ".wandb",
+            ".wandb", ".swanlab",
             ".parquet", ".feather", ".arrow", ".ipynb")
 # Names that trainers give every run's log: the folder is what the run is called.
 _COMMON = (

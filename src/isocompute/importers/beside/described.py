@@ -92,11 +92,12 @@ class Described:
         """Take the configuration beside a log, if one is of this run, `alone` in it or not."""
         own = configuration_beside(path, within) if alone else None
         beside = own or next((found for name in dict.fromkeys((
-            run, run.partition("/")[0], run.partition("__")[0],
+            run, run.partition("/")[0], run.partition("__")[0], run.partition(" ")[0],
         )) if (
             found := configuration_in_table(path, name, within)
             or configuration_named(path, name, within)
-        )), None)  # `RUN/exp_001` is of the job RUN, `RUN__SEED__TIME` one of its starts
+        )), None)  # `RUN/exp_001` is of the job RUN, `RUN__SEED__TIME` one of its starts,
+        # `RUN (copy)` what lies in a folder of that name
         if beside is None and alone:  # a file is named for the run's id, where runs share a name
             beside = configuration_in_table(path, run_name(path))
         if beside is None:

@@ -86,7 +86,7 @@ def configuration_elsewhere(
 def _is_of(said: Mapping[str, object], run: str) -> bool:
     places = {str(v).rstrip("/").rpartition("/")[2] for k, v in said.items()
               if k.rpartition(".")[2] in PLACED_IN}  # fmt: skip
-    return run in names_in(said) | places and tells(said)
+    return run in names_in(said) | places | {str(said.get("name"))} and tells(said)
 
 
 def is_ours(text: str) -> bool:

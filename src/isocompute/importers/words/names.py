@@ -234,7 +234,10 @@ def with_seeds(runs: Sequence[ImportedRun]) -> list[ImportedRun]:
     """Runs of a known B_p and n with the seed that their names give, by that word alone."""
     out = []
     for run in runs:
-        text = "/".join([*Path(run.provenance.path).parts[-4:], run.name])
+        parts = Path(run.provenance.path).parts[-4:]
+        if run.provenance.format == "checkpoint-results":  # what it is called says its evaluation
+            parts = ()
+        text = "/".join([*parts, run.name])
         said = {found[1] for found in _SEED.finditer(text)}
         known = None not in (run.problems_per_batch, run.rollouts_per_problem)
         if run.seed is None and known and len(said) == 1:

@@ -46,8 +46,8 @@ WRITTEN = (".md", ".ipynb", ".tex")  # by people, for people: read where nothing
 _NO_LOGS = (
     "config.json", "experiment_config.json", "args.json", "training_args.json",
     "wandb-summary.json", "parameters.json", "params.json", "orchestrator.json", "rl.json",
-    "wandb-metadata.json", "swanlab-metadata.json", "tokenizer.json", "tokenizer_config.json", "checkpoint_tracker.json",
-    "generation_config.json",
+    "wandb-metadata.json", "swanlab-metadata.json", "tokenizer.json", "tokenizer_config.json",
+    "generation_config.json", "checkpoint_tracker.json",
 )
 _LOG_ENDINGS = (
     ".jsonl", ".json", ".wandb", ".swanlab", ".csv", ".tsv", ".db", ".sqlite", ".log", ".txt",

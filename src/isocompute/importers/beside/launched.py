@@ -51,7 +51,7 @@ _DEFAULT = re.compile(r"\$\{(\w+):?-[^}]*\}")
 _OF_RUNS = ("", "outputs", "output", "out", "runs", "results", "checkpoints", "ckpts", "multirun",
             "experiments", "exps", "exp", "configs", "config", "conf")  # fmt: skip
 # ARGS=( --a 1 ) over several lines, and its place in a command
-_ARRAY = re.compile(r"^[ \t]*([A-Za-z_]\w*)\+?=\(([^()]*)\)[ \t]*$", re.M)
+_ARRAY = re.compile(r"^[ \t]*([A-Za-z_]\w*)\+?=\(([^()]*)\)[ \t]*(?:#.*)?$", re.M)
 _EXPANDED = re.compile(r"\"?\$\{(\w+)\[[@*]\]\}\"?")
 _PRODUCT = re.compile(r"\$\(\(([\w ${}]+(?:\*[\w ${}]+)+)\)\)")
 _ADDED = re.compile(r"\$\{?[@*]")  # what a caller appends to the command
@@ -201,8 +201,9 @@ def _scripts(folder: Path) -> list[_Script]:
 def _tasks(file: Path, text: str) -> Iterator[tuple[str, str]]:
     r"""What each task of a Slurm array calls its log, and the script as it is for that task.
 
-    >>> text = "#SBATCH -a 0-1\n#SBATCH -o %x-%A_%a.out\nNS=(4 8)\nrun --n ${NS[$SLURM_ARRAY_TASK_ID]}"
-    >>> [(name, own[-7:]) for name, own in _tasks(Path("go.sh"), text)]
+    >>> text = "#SBATCH -a 0-1\n#SBATCH -o %x-%A_%a.out\nNS=(4 8)\n"
+    >>> text += "run --n ${NS[$SLURM_ARRAY_TASK_ID]}"
+    >>> [(name, own[-9:]) for name, own in _tasks(Path("go.sh"), text)]
     [('go.sh-${JOB}_0', 'run --n 4'), ('go.sh-${JOB}_1', 'run --n 8')]
     """
     said = {option[0].lower(): value for option, value in _SLURM.findall(text)}

@@ -15,11 +15,11 @@ A file `base.json` beside those of steps is of step 0.
 
 from __future__ import annotations
 
-import os
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import takewhile
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -262,7 +262,7 @@ def read_results(
             f"score: {few} results on a part of the problems (limit) are left out"
         )
     for at, one in enumerate(ordered, start=1):
-        if "results" not in one.content and not _HARNESS <= one.content.keys():
+        if "results" not in one.content and not one.content.keys() >= _HARNESS:
             keys = flatten(one.content, separator="/")
             collector.row(one.place.step, {
                 f"{one.place.within}/{key}".strip("/"): v for key, v in keys.items()
@@ -280,7 +280,8 @@ def read_results(
 def _without_common(results: Sequence[Result]) -> list[Result]:
     """Results without the folders that all of them lie in, but the last (actor/huggingface)."""
     within = [one.place.within.split("/") for one in results]
-    common = len(os.path.commonprefix([parts[:-1] for parts in within]))
+    common = sum(1 for _ in takewhile(lambda same: len(set(same)) == 1,
+                                      zip(*(parts[:-1] for parts in within), strict=False)))
     return [one._replace(place=one.place._replace(within="/".join(parts[common:])))
             for one, parts in zip(results, within, strict=True)]  # fmt: skip
 
@@ -305,7 +306,7 @@ def _scores(one: Result) -> Iterator[tuple[str, str, float, int]]:
     """Task, metric, score and problems of what an evaluation harness wrote."""
     content = one.content
     score = number(content.get("acc"))
-    if _HARNESS <= content.keys() and score is not None:
+    if content.keys() >= _HARNESS and score is not None:
         task = one.place.within.rpartition("/")[2]  # it has a folder for each
         yield task, "acc", score / 100, whole(content["num_samples"]) or 0
     results, counts = content.get("results"), content.get("n-samples")

@@ -1,4 +1,4 @@
-"""Logs as Parquet, or Arrow (Feather): the layouts of `csvlogs`, and trackio's export with its configurations beside.
+"""Logs as Parquet or Arrow (Feather): `csvlogs`' layouts, trackio's export, its settings beside.
 
 Sources: trackio (2026-08), sqlite_storage.py, export_to_parquet: PROJECT.parquet has a column per
 metric, PROJECT_configs.parquet one row per run. Neptune's exporter (2025-12): RUN_part_0.parquet

@@ -209,7 +209,7 @@ def test_counts_of_successes_and_of_all_are_a_share_to_map(tmp_path: Path) -> No
     text = refused(tmp_path)
     assert "name the score (--map dev/correct/total=avg)" in text
     found = load(tmp_path, ["dev/correct/total=avg", "prompts=problems_per_batch"],
-                 ["pattern=k{rollouts_per_problem}"])  # fmt: skip
+                 ["step=it", "pattern=k{rollouts_per_problem}"])  # fmt: skip
     assert drawn(found) == {(6, n, None): [6 * n * s for s in AT] for n in N}
     assert found[0].score_K.tolist() == [(10 + s) / 80 for s in AT]
 

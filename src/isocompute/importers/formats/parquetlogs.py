@@ -104,7 +104,8 @@ def _values(path: Path, header: list[str]) -> Iterator[dict[str, Any]]:
             yield from batch.to_pylist()
     except (pa.ArrowException, OSError) as error:
         raise InputError(
-            f"a log must be readable, but {str(path)!r} is no whole {path.suffix[1:]} file "
+            f"a log must be readable, but {str(path)!r} is no whole "
+            f"{'Arrow' if path.suffix in ARROW else 'Parquet'} file "
             f"({ascii(str(error))[1:60]}); copy it again."
         ) from None
 

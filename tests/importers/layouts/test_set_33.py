@@ -178,6 +178,14 @@ def test_trinity_rft_s_two_writers_settings_and_scores(tmp_path: Path) -> None:
     assert {(c.metric, c.problem_set) for c in found} == {("avg@4", "held")}
 
 
+def test_a_remark_behind_a_name_that_says_n_is_part_of_it(tmp_path: Path) -> None:
+    write(tmp_path / "configs" / "mine-1.yaml", "num_generations: 4\nproblems_per_batch: 6\n")
+    for n in N:
+        log = tmp_path / f"mine-1 (n{n}).jsonl"
+        lines(log, ({"step": s, VERL: score(s, n)} for s in AT))
+    assert all(run.rollouts_per_problem is None for run in read_log(tmp_path))
+
+
 def test_results_of_a_harness_by_problem_set_in_percent(tmp_path: Path) -> None:
     said = "python -m verl.trainer.main_ppo data.train_batch_size=6 actor_rollout_ref.rollout.n=$N"
     write(tmp_path / "go.sh", "for N in 4 8; do\n"

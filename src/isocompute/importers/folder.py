@@ -10,7 +10,13 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from isocompute.errors import InputError
-from isocompute.importers.formats.parquetlogs import columns_of, is_beside, is_parquet_log
+from isocompute.importers.formats.parquetlogs import (
+    ARROW,
+    COLUMNAR,
+    columns_of,
+    is_beside,
+    is_parquet_log,
+)
 from isocompute.importers.formats.recording import is_recording
 from isocompute.importers.formats.stores import ABOVE, DELETED, is_mlflow_run, name_of
 from isocompute.importers.tables.handing import (
@@ -33,18 +39,19 @@ MAX_FILES = 100_000
 _SKIPPED_ENDINGS = (
     ".safetensors", ".bin", ".pt", ".pth", ".pkl", ".pickle", ".npz", ".npy", ".distcp", ".zip",
     ".tar", ".png", ".py", ".yaml", ".yml", ".toml", ".md", ".parquet", ".html", ".lock",
-    ".db-journal", ".db-wal", ".db-shm", ".model",
+    ".db-journal", ".db-wal", ".db-shm", ".model", *ARROW,
 )
 WRITTEN = (".md", ".ipynb", ".tex")  # by people, for people: read where nothing else is a log
 # Beside logs, read with them or nothing of ours.
 _NO_LOGS = (
     "config.json", "experiment_config.json", "args.json", "training_args.json",
     "wandb-summary.json", "parameters.json", "params.json", "orchestrator.json", "rl.json",
-    "wandb-metadata.json", "tokenizer.json", "tokenizer_config.json", "generation_config.json",
+    "wandb-metadata.json", "swanlab-metadata.json", "tokenizer.json", "tokenizer_config.json",
+    "generation_config.json", "checkpoint_tracker.json",
 )
 _LOG_ENDINGS = (
-    ".jsonl", ".json", ".wandb", ".csv", ".tsv", ".db", ".sqlite", ".log", ".txt", ".out",
-    ".stdout", ".gz",
+    ".jsonl", ".json", ".wandb", ".swanlab", ".csv", ".tsv", ".db", ".sqlite", ".log", ".txt",
+    ".out", ".stdout", ".gz",
 )
 
 
@@ -114,7 +121,7 @@ def files_in(folder: Path) -> Files:
         files.archives += [p for p in paths if is_archive(p)]
         files.written += [p for p in paths if p.suffix in WRITTEN and p.is_file()]
         files.tables += [p for p in paths
-                         if p.suffix == ".parquet" and p not in named and p.is_file()]  # fmt: skip
+                         if p.suffix in COLUMNAR and p not in named and p.is_file()]  # fmt: skip
         if len(files.logs) > MAX_FILES:
             raise InputError(
                 f"a folder must hold at most {MAX_FILES} logs, but {str(folder)!r} holds more; "

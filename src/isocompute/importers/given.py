@@ -8,13 +8,13 @@ from pathlib import Path
 
 from isocompute.errors import InputError
 from isocompute.importers.formats.csvlogs import is_csv_log
-from isocompute.importers.formats.parquetlogs import columns_of, is_parquet_log
+from isocompute.importers.formats.parquetlogs import COLUMNAR, columns_of, is_parquet_log
 from isocompute.importers.tables.workbooks import LATEX, is_workbook, of_sheets, sheets_of
 from isocompute.importers.values.imported import ImportedRun, UnclearError
 from isocompute.importers.values.reading import UTF16, in_utf8
 from isocompute.importers.words.settings import Settings
 
-_TABLES = (".csv", ".tsv", ".parquet")
+_TABLES = (".csv", ".tsv", *COLUMNAR)
 # By `isocompute export`: the scores, and what stands beside them.
 _EXPORTED, _BESIDE = ("evaluations", "imported"), {"runs", "steps", "problems"}
 
@@ -24,7 +24,7 @@ def is_table(path: Path) -> bool:
     name = path.name.removesuffix(".gz")
     if not (path.is_file() and name.endswith((*_TABLES, ".txt"))):
         return False
-    if name.endswith(".parquet"):
+    if name.endswith(COLUMNAR):
         return not is_parquet_log(path)
     with path.open("rb") as file:
         data = file.read(1 << 16)

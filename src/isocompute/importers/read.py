@@ -36,6 +36,8 @@ from isocompute.importers.formats.stores import (
     read_mlflow_run,
     read_sqlite,
 )
+from isocompute.importers.formats.swanlab import HEADER as SWANLAB
+from isocompute.importers.formats.swanlab import read_swanlab
 from isocompute.importers.formats.tensorboard import is_event_file, lines_of, read_tensorboard
 from isocompute.importers.formats.wandb import read_wandb
 from isocompute.importers.formats.written import read_prefixed, read_written
@@ -97,6 +99,8 @@ def _read_file(path: Path, settings: Settings, lines: Sequence[Path] = ()) -> li
     head = _beginning(path)
     if head.startswith(b":W&B"):
         return read_wandb(path, settings)
+    if head.startswith(SWANLAB):
+        return read_swanlab(path, settings)
     if head.startswith(b"SQLite format 3\0"):
         return read_sqlite(path, settings)
     _refuse_bytes(path, head)

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from isocompute.importers.beside.beside import configuration_beside, configuration_named
 from isocompute.importers.beside.elsewhere import with_processes
 from isocompute.importers.beside.listed import configuration_in_table
-from isocompute.importers.values.imported import STOPPED, Errors, ImportedRun, UnclearError
+from isocompute.importers.values.imported import (
+    DESIGN,
+    STOPPED,
+    Errors,
+    ImportedRun,
+    UnclearError,
+)
 from isocompute.importers.values.reading import clean_text, flatten, whole
 from isocompute.importers.words.called import refuse_logarithm
 from isocompute.importers.words.configuration import IN_ROWS, configuration
 from isocompute.importers.words.fresh import TOLD, Found, processes_of, sharing
 from isocompute.importers.words.meanings import SPLITS
+from isocompute.importers.words.names import number_in
 from isocompute.importers.words.paths import run_name
 from isocompute.importers.words.plain_words import by_unit
 from isocompute.importers.words.settings import Column
@@ -37,6 +45,17 @@ def two_in_rows(run: str, key: str, one: object, other: object) -> UnclearError:
         f"{clean_text(other)}; give each run a log of its own, or its rows a name in `run` (a "
         "batch that changes within a run is not read)."
     )
+
+
+def _without_remark(run: str) -> str:
+    """A name without what a person or a file manager appended to it.
+
+    >>> [_without_remark(name) for name in ("a-r8 (copy)", "a-r8 - node3", "a (n8)", "a n8")]
+    ['a-r8', 'a-r8', 'a (n8)', 'a n8']
+    """
+    found = re.fullmatch(r"(\S+)( (?:\(|- |copy).*)", run, re.I)
+    says = found is not None and any(number_in(found[2], name) is not None for name in DESIGN)
+    return run if found is None or says else found[1]
 
 
 class Described:
@@ -92,11 +111,12 @@ class Described:
         """Take the configuration beside a log, if one is of this run, `alone` in it or not."""
         own = configuration_beside(path, within) if alone else None
         beside = own or next((found for name in dict.fromkeys((
-            run, run.partition("/")[0], run.partition("__")[0],
+            run, run.partition("/")[0], run.partition("__")[0], _without_remark(run),
         )) if (
             found := configuration_in_table(path, name, within)
             or configuration_named(path, name, within)
-        )), None)  # `RUN/exp_001` is of the job RUN, `RUN__SEED__TIME` one of its starts
+        )), None)  # `RUN/exp_001` is of the job RUN, `RUN__SEED__TIME` one of its starts,
+        # `RUN (copy)` what lies in a folder of that name
         if beside is None and alone:  # a file is named for the run's id, where runs share a name
             beside = configuration_in_table(path, run_name(path))
         if beside is None:

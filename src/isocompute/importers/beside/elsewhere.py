@@ -36,6 +36,7 @@ _ORCHESTRATOR = ("orch", "orchestrator")
 # a start that trains nothing overwrites the file of the one before (EasyR1, verl: trainer.val_only)
 _TRAINS_NOTHING = re.compile(r"(?:^|[._])(?:val|eval|evaluate|test)_only$")
 SETTINGS_IN = (".yaml", ".yml", ".toml", ".json")
+_DEEP = 4  # references of references
 _MOST, LONGEST = 2_000, 1 << 16  # files; bytes of one: a log is longer
 # Folders above a log's that are looked into: verl writes logs/PROJECT/RUN.jsonl below the job's
 # folder, 2 levels; half loses it, twice finds no more there.
@@ -86,7 +87,7 @@ def configuration_elsewhere(
 def _is_of(said: Mapping[str, object], run: str) -> bool:
     places = {str(v).rstrip("/").rpartition("/")[2] for k, v in said.items()
               if k.rpartition(".")[2] in PLACED_IN}  # fmt: skip
-    return run in names_in(said) | places and tells(said)
+    return run in names_in(said) | places | {str(said.get("name"))} and tells(said)
 
 
 def is_ours(text: str) -> bool:
@@ -184,12 +185,42 @@ def content(file: Path) -> dict[str, object]:
             return {}
         if isinstance(value, Mapping):  # W&B: {"lr": {"value": 1e-6, "desc": null}}
             value = {k: v for k, v in value.items() if k not in ("_wandb", "wandb_version")}
-    flat = flatten(unwrapped(value))
+    flat = resolved(flatten(unwrapped(value)))
     if any(_TRAINS_NOTHING.search(key) and flat[key] is True for key in flat):
         return {}
     if "trl.num_generations" in flat and "micro_batch_size" in flat:  # axolotl's words for TRL's
         flat.setdefault("per_device_train_batch_size", flat["micro_batch_size"])
     return flat
+
+
+_KEY_OF = re.compile(r"\$\{([A-Za-z_][\w.]*)\}")
+_WHOLE = r"\s*([0-9]{1,9})\s*"
+_DIVIDED = re.compile(rf"\$\{{\w*div\w*:{_WHOLE},{_WHOLE}\}}|"
+                      rf"\$\{{\w+:['\"]?{_WHOLE}//?{_WHOLE}['\"]?\}}")  # fmt: skip
+
+
+def resolved(flat: Mapping[str, object]) -> dict[str, object]:
+    """Settings with the values that they refer to, as OmegaConf keeps them (`.hydra/config.yaml`).
+
+    >>> resolved({"b": 64, "k": 8, "n": "${k}", "p": "${int_div:${b},${n}}"})
+    {'b': 64, 'k': 8, 'n': 8, 'p': 8}
+    """
+    def divided(one: re.Match[str]) -> str:
+        all_of, by = (int(part) for part in one.groups() if part)
+        return str(all_of // by) if by and all_of % by == 0 else one[0]
+
+    out = dict(flat)
+    for key, value in flat.items():
+        for _ in range(_DEEP):
+            if not isinstance(value, str) or "${" not in value:
+                break
+            known = _KEY_OF.fullmatch(value)
+            value = flat.get(known[1], value) if known else _DIVIDED.sub(divided, _KEY_OF.sub(
+                lambda one: str(flat.get(one[1], one[0])), value))  # fmt: skip
+        if "${" not in str(value) and not isinstance(value, (dict, list)):
+            text = isinstance(value, str) and value.isdecimal()
+            out[key] = int(str(value)) if text and value is not flat[key] else value
+    return out
 
 
 def with_processes(

@@ -30,6 +30,7 @@ from isocompute.importers.beside.elsewhere import (
     tells,
 )
 from isocompute.importers.values.reading import until_it_changes
+from isocompute.importers.words.paths import run_name
 
 _ENDINGS = (".sh", ".bash", ".slurm", ".sbatch", ".py")
 _FOLDERS = ("", "scripts", "script", "launch", "jobs", "slurm", "sbatch", "bin", "examples")
@@ -50,10 +51,13 @@ _DEFAULT = re.compile(r"\$\{(\w+):?-[^}]*\}")
 _OF_RUNS = ("", "outputs", "output", "out", "runs", "results", "checkpoints", "ckpts", "multirun",
             "experiments", "exps", "exp", "configs", "config", "conf")  # fmt: skip
 # ARGS=( --a 1 ) over several lines, and its place in a command
-_ARRAY = re.compile(r"^[ \t]*([A-Za-z_]\w*)\+?=\(([^()]*)\)[ \t]*$", re.M)
+_ARRAY = re.compile(r"^[ \t]*([A-Za-z_]\w*)\+?=\(([^()]*)\)[ \t]*(?:#.*)?$", re.M)
 _EXPANDED = re.compile(r"\"?\$\{(\w+)\[[@*]\]\}\"?")
 _PRODUCT = re.compile(r"\$\(\(([\w ${}]+(?:\*[\w ${}]+)+)\)\)")
 _ADDED = re.compile(r"\$\{?[@*]")  # what a caller appends to the command
+_SLURM = re.compile(r"^#SBATCH\s+-{1,2}(array|output|job-name|[aoJ])[ =]?(\S+)", re.M)
+_TASK = re.compile(r"\$\{?SLURM_ARRAY_TASK_ID\}?")  # its place in a command, and in an array
+_ELEMENT = re.compile(rf"\$\{{(\w+)\[{_TASK.pattern}\]\}}")
 _COMMENT = re.compile(r"^\s*#.*$|\s#[^'\"\n]*$", re.M)
 
 
@@ -71,14 +75,16 @@ def configuration_naming(
     path: Path, run: str, within: Path | None
 ) -> tuple[str, Mapping[str, object]] | None:
     """What names a run: a script, else a file of settings, else a script by a variable of its."""
-    return (configuration_launched(path, run, within, called=False)
-            or configuration_elsewhere(path, run, within)
-            or configuration_launched(path, run, within))  # fmt: skip
+    if (own := configuration_launched(path, run, within, called=False)) is not None:
+        return own
+    found = configuration_elsewhere(path, run, within)
+    return (configuration_launched(path, run, within) if found is None
+            else overridden(path, run, within, found, whose=True))  # fmt: skip
 
 
 def configuration_launched(
     path: Path, run: str, within: Path | None = None, *, base: str = "",
-    called: bool = True,
+    called: bool = True, whose: bool = False,
 ) -> tuple[str, Mapping[str, object]] | None:
     """The name and the settings of the one script that names a run; None where none or several do.
 
@@ -88,6 +94,7 @@ def configuration_launched(
         within: the folder that was given: not further than the one above it.
         base: a file that its command has to name.
         called: also a script that names it by a variable of its caller.
+        whose: the file names the run, so that its command need not.
     """
     for folder in list(path.parents)[: 1 + LEVELS]:
         if within is not None and folder in list(within.parents)[1:]:
@@ -102,7 +109,8 @@ def configuration_launched(
         )]  # fmt: skip
         by_call = there if called else []
         found = found or [own for one in by_call if (own := _called(one, run)) is not None]
-        found = [one for one in found if not base or base in one.words]
+        of_base = [one for one in there if base in one.words] if base else []
+        found = of_base if whose else [one for one in found if not base or one in of_base]
         if len({one.file for one in found}) == 1:
             said, named = _with_file(_alike([one.said for one in found]), found[0])
             more = ", whose caller may add settings," if _ADDED.search(found[0].text) else ""
@@ -115,10 +123,17 @@ def configuration_launched(
 
 
 def overridden(
-    path: Path, run: str, within: Path | None, found: tuple[str, dict[str, object]]
+    path: Path, run: str, within: Path | None, found: tuple[str, dict[str, object]],
+    *, whose: bool = False,
 ) -> tuple[str, dict[str, object]]:
-    """A configuration beside a log as the command changed it that names both its file and run."""
-    command = configuration_launched(path, run, within, base=found[0].rpartition("/")[2])
+    """A configuration beside a log as the command changed it that names both its file and run.
+
+    Of a file that says `whose` it is, the command need not name the run.
+    """
+    base = found[0].rpartition("/")[2]
+    if whose and not is_telling(base.rpartition(".")[0]):
+        return found
+    command = configuration_launched(path, run, within, base=base, whose=whose)
     return found if command is None else (
         f"{found[0]} and {command[0]}", {**found[1], **command[1]}
     )
@@ -174,10 +189,38 @@ def _scripts(folder: Path) -> list[_Script]:
         several = [_Script(file, _words(one), said, one)
                    for one in parts if tells(said := said_in(one))]  # fmt: skip
         alone = _Script(file, _words(text), said_in(text), text)
+        scripts += [_Script(file, _words(one), said, one) for one in parts
+                    if _files_of(said := said_in(one)) and not tells(said)]  # fmt: skip
         by_call = bool(parts) and any("$" in word for word in alone.words)
         scripts += several if len(several) > 1 else [alone] * (tells(alone.said) or by_call)
         scripts += [_Script(file, _words(call), {}, call) for call in calls]
+        scripts += [_Script(file, frozenset([name]), {}, own) for name, own in _tasks(file, text)]
     return scripts
+
+
+def _tasks(file: Path, text: str) -> Iterator[tuple[str, str]]:
+    r"""What each task of a Slurm array calls its log, and the script as it is for that task.
+
+    >>> text = "#SBATCH -a 0-1\n#SBATCH -o %x-%A_%a.out\nNS=(4 8)\n"
+    >>> text += "run --n ${NS[$SLURM_ARRAY_TASK_ID]}"
+    >>> [(name, own[-9:]) for name, own in _tasks(Path("go.sh"), text)]
+    [('go.sh-${JOB}_0', 'run --n 4'), ('go.sh-${JOB}_1', 'run --n 8')]
+    """
+    said = {option[0].lower(): value for option, value in _SLURM.findall(text)}
+    name, tasks = (said.get(key, "") for key in "oa")
+    tasks, name = tasks.partition("%")[0], name.rpartition("/")[2]
+    if not re.fullmatch(r"[0-9]+(-[0-9]+)?(,[0-9]+(-[0-9]+)?)*", tasks) or "%a" not in name:
+        return
+    ends = [[int(end) for end in part.split("-")] for part in tasks.split(",")]
+    arrays = {array: _COMMENT.sub("", words).split() for array, words in _ARRAY.findall(text)}
+    for task in [task for end in ends for task in range(end[0], end[-1] + 1)][:_MOST]:
+        there = {array: words[task] for array, words in arrays.items() if task < len(words)}
+        called = name
+        for sign, value in zip("xaAj", (said.get("j", file.name), str(task), "${JOB}", "${JOB}"),
+                               strict=True):  # fmt: skip
+            called = called.replace(f"%{sign}", value)
+        own = _ELEMENT.sub(lambda one, of=there: of.get(one[1], one[0]), text)  # type: ignore[misc]
+        yield run_name(Path(called)), _TASK.sub(str(task), own)
 
 
 def _with_file(
@@ -188,12 +231,17 @@ def _with_file(
     What it sets to a variable of its caller is not the file's. accelerate's own file has processes.
     """
     home = script.file.parent
-    named = [str(value) for key, value in said.items() if key in ("config_file", "config")]
-    places = ([home / name, home.parent / name] for name in named if name.endswith(SETTINGS_IN))
+    places = ([home / name, home.parent / name] for name in _files_of(said))
     files = [file for of in places if (file := next(filter(Path.is_file, of), None))]
     every = {key: value for file in files for key, value in content(file).items()}
     every |= dict.fromkeys(key for key, _ in _settings(script.text))
     return {**every, **said}, "".join(f", with {file.name}" for file in files)
+
+
+def _files_of(said: Mapping[str, object]) -> list[str]:
+    """The files of settings that a command names."""
+    named = [str(value) for key, value in said.items() if key in ("config_file", "config")]
+    return [name for name in named if name.endswith(SETTINGS_IN)]
 
 
 def _plain(text: str) -> str:

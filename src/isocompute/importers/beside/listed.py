@@ -46,7 +46,7 @@ _HEAD = 1 << 14  # bytes of a table of runs that tell how it is written
 _COUNTERS = {"step", "rollouts", "score", "metric"}
 _SECTION = re.compile(r"^(?:params|parameters|config|hparams)[./]")  # Neptune, MLflow
 _LISTS = (".jsonl", ".json", ".yaml", ".yml")
-LOGS = (".jsonl", ".csv", ".tsv", ".gz", ".json", ".log", ".out", ".stdout", ".txt")
+LOGS = (".jsonl", ".swanlab", ".csv", ".tsv", ".gz", ".json", ".log", ".out", ".stdout", ".txt")
 _SEEN, _CSV = 1_000, (".csv", ".tsv")  # rows that tell whose a table is
 
 

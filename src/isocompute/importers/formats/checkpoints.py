@@ -3,6 +3,7 @@
 | file | scores |
 |---|---|
 | `results_TIME.json` of lm-evaluation-harness 0.4 | `results: {TASK: {"METRIC,FILTER": ...}}` |
+| `..._metrics.json` of Qwen2.5-Math (2024-11), evaluate.py | `acc`, in percent |
 | any other with numbers (`eval_results/global_step_40/math500/metrics.json`) | keys to be mapped |
 | files of like names in one folder (`evals/update_00040.json`, `eval-7.json`) | keys to be mapped |
 | files of epochs (`eval/epoch_0.json`), where the configuration says M and its epochs | the same |
@@ -18,6 +19,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import takewhile
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -58,6 +60,7 @@ _EPOCH = re.compile(r"(?P<run>(?:.*?[^a-z0-9])??)epoch[-_]?(?P<step>[0-9]{1,6})"
                     r"(?:[-_. ](?P<of>.+))?", re.I)  # fmt: skip
 _EPOCHS = ("epochs", "num_epochs", "num_train_epochs", "total_epochs")
 BEGUN = re.compile("base(?:line|_model)?|init(?:ial)?|untrained|before(?:_training)?|start", re.I)
+_HARNESS = frozenset(("num_samples", "num_scores", "timeout_samples", "acc"))
 _OF_FOLDER = "metrics.jsonl"  # a log that would go by its folder's name
 
 
@@ -228,6 +231,7 @@ def read_results(
         collector.configure_beside(path, alone=own)
     if not collector.configured:
         collector.configure_beside(kept)
+    ordered = _without_common(ordered)
     if any(one.place.epoch for one in ordered):
         ordered = _by_update(ordered, collector)
     if not ordered:
@@ -238,7 +242,7 @@ def read_results(
         collector.counters.infer(f"score: at step 0 that of {began}, with which it began")
         if used is not None:
             used |= {one.file for one in models[began]}
-    scores = [(one, *score) for one in ordered for score in _scores(one.content)]
+    scores = [(one, *score) for one in ordered for score in _scores(one)]
     whole_sets = Counter[str]()
     for _, task, _, _, count in scores:
         whole_sets[task] = max(whole_sets[task], count)
@@ -258,7 +262,7 @@ def read_results(
             f"score: {few} results on a part of the problems (limit) are left out"
         )
     for at, one in enumerate(ordered, start=1):
-        if "results" not in one.content:
+        if "results" not in one.content and not one.content.keys() >= _HARNESS:
             keys = flatten(one.content, separator="/")
             collector.row(one.place.step, {
                 f"{one.place.within}/{key}".strip("/"): v for key, v in keys.items()
@@ -271,6 +275,15 @@ def read_results(
         problems = replace(run.provenance, evaluation_problems=max(counts))
         run = replace(run, provenance=problems)
     return [run]
+
+
+def _without_common(results: Sequence[Result]) -> list[Result]:
+    """Results without the folders that all of them lie in, but the last (actor/huggingface)."""
+    within = [one.place.within.split("/") for one in results]
+    common = sum(1 for _ in takewhile(lambda same: len(set(same)) == 1,
+                                      zip(*(parts[:-1] for parts in within), strict=False)))
+    return [one._replace(place=one.place._replace(within="/".join(parts[common:])))
+            for one, parts in zip(results, within, strict=True)]  # fmt: skip
 
 
 def _by_update(results: Sequence[Result], collector: Collector) -> list[Result]:
@@ -289,8 +302,13 @@ def _by_update(results: Sequence[Result], collector: Collector) -> list[Result]:
         step=(one.place.step + late) * each)) for one in results]  # fmt: skip
 
 
-def _scores(content: Mapping[str, Any]) -> Iterator[tuple[str, str, float, int]]:
-    """Task, metric, score and problems of what lm-evaluation-harness wrote."""
+def _scores(one: Result) -> Iterator[tuple[str, str, float, int]]:
+    """Task, metric, score and problems of what an evaluation harness wrote."""
+    content = one.content
+    score = number(content.get("acc"))
+    if content.keys() >= _HARNESS and score is not None:
+        task = one.place.within.rpartition("/")[2]  # it has a folder for each
+        yield task, "acc", score / 100, whole(content["num_samples"]) or 0
     results, counts = content.get("results"), content.get("n-samples")
     if not isinstance(results, dict):
         return

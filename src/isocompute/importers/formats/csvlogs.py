@@ -80,6 +80,10 @@ _OF_RUNS = ({"name", "state", "created"}, {"run id", "status", "start time"})
 _RELATIVE = ("relative time", "relative_time", "epoch")
 
 
+_SETTING = re.compile(r"([A-Za-z_][\w./-]*): (\S+?)(?=,? |$)")
+_GROUPED = re.compile(rf"(?:{_SETTING.pattern}(?:,? |$))+")
+
+
 def read_chart(
     path: Path, header: list[str], rows: Rows, settings: Settings, errors: Errors
 ) -> dict[str, Collector]:
@@ -110,6 +114,8 @@ def read_chart(
         if run not in collectors:
             collectors[run] = Collector(run, errors, settings.for_file(run))
             collectors[run].counters.found()
+            if _GROUPED.fullmatch(run):  # W&B names a group of runs by what it has in common
+                collectors[run].configure(dict(_SETTING.findall(run)))
             if counts:
                 collectors[run].counters.rollouts = axis
         column = column_of(key, header)
@@ -335,8 +341,8 @@ def read_layout(
         if told:
             collector.counters.infer(told)
     source = f"{kind}-csv" if kind in ("tensorboard", "long", "series") else "wandb-csv"
-    if path.suffix == ".parquet":
-        source = f"{kind}-parquet"
+    if path.suffix in (".parquet", ".feather", ".arrow"):
+        source = f"{kind}-{path.suffix[1:]}"
     provenance = provenance_of(path, source)
     if errors.count and collectors:
         next(iter(collectors.values())).note(errors.told())

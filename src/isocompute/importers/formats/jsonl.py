@@ -30,6 +30,7 @@ from isocompute.importers.values.reading import (
 from isocompute.importers.values.series import SETTINGS
 from isocompute.importers.words.called import may_be_setting
 from isocompute.importers.words.configuration import settings_in_row
+from isocompute.importers.words.meanings import OF_SPLIT, SPLITS
 from isocompute.importers.words.paths import run_name
 from isocompute.importers.words.settings import Settings
 from isocompute.importers.words.vocabulary import OF_MAX
@@ -206,6 +207,27 @@ def _lifted(row: dict[str, object], named: str | None) -> dict[str, object]:
     return {**{k: v for k, v in row.items() if k != groups[0]}, **group}
 
 
+_RIGHT = ("correct", "n_correct", "num_correct", "solved", "passed", "successes")
+_OF_ALL = ("total", "n_total", "num_total", "n_problems", "num_problems")
+
+
+def with_share(row: dict[str, object]) -> dict[str, object]:
+    """A row that counts successes and all, with their share as a number of its own.
+
+    >>> with_share({"event": "eval", "correct": 30, "total": 40})["eval/correct/total"]
+    0.75
+    """
+    for right in _RIGHT:
+        if right not in row:
+            continue
+        for of in (key for key in _OF_ALL if key in row):
+            part, every = row[right], row[of]
+            if type(part) is type(every) is int and 0 <= part <= every and every:
+                said = next((f"{row[key]}/" for key in OF_SPLIT if str(row.get(key)) in SPLITS), "")
+                return {**row, f"{said}{right}/{of}": part / every}
+    return row
+
+
 def take_row(
     row: dict[str, object], number: int, runs: RunsOfRows,
     dumps: dict[tuple[int, str], Dump], path: Path,
@@ -238,7 +260,7 @@ def take_row(
             collector.configure(settings_in_row(row), number)
         nested = any(isinstance(value, dict) for value in row.values())
         flat = flatten(row, separator="/") if nested else unfolded(row)
-        collector.row(row[key], flat, number, calls=calls)
+        collector.row(row[key], with_share(flat), number, calls=calls)
         return "jsonl"
     step = step_of_path(path)
     if step is not None and any(k.startswith("eval/") for k in row):

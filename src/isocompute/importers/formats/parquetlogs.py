@@ -1,4 +1,4 @@
-"""Logs as Parquet: the layouts of `csvlogs`, and trackio's export with its configurations beside.
+"""Logs as Parquet or Arrow (Feather): `csvlogs`' layouts, trackio's export, its settings beside.
 
 Sources: trackio (2026-08), sqlite_storage.py, export_to_parquet: PROJECT.parquet has a column per
 metric, PROJECT_configs.parquet one row per run. Neptune's exporter (2025-12): RUN_part_0.parquet
@@ -21,6 +21,8 @@ from isocompute.importers.values.cells import Rows
 from isocompute.importers.values.imported import Errors, ImportedRun
 from isocompute.importers.words.settings import Settings
 
+ARROW = (".feather", ".arrow")  # pandas' to_feather; Arrow's own file
+COLUMNAR = (".parquet", *ARROW)
 _CONFIGS = "_configs.parquet"
 _PART = re.compile(r"_part_([0-9]+)$")
 _BATCH_ROWS = 10_000  # held as Python objects: 100 columns are 10 MB; half or twice: the same speed
@@ -28,7 +30,7 @@ _BATCH_ROWS = 10_000  # held as Python objects: 100 columns are 10 MB; half or t
 
 def is_parquet_log(path: Path) -> bool:
     """True where a Parquet file has the columns of a log, or holds the configurations of one."""
-    if path.suffix != ".parquet" or not path.is_file():
+    if path.suffix not in COLUMNAR or not path.is_file():
         return False
     return is_beside(path) or layout_of(header_of(path)) is not None
 
@@ -79,6 +81,9 @@ def header_of(path: Path) -> list[str]:
     import pyarrow.parquet
 
     try:
+        if path.suffix in ARROW:
+            with pa.ipc.open_file(path) as file:
+                return list(file.schema.names)[:MAX_COLUMNS]
         return list(pa.parquet.read_schema(path).names)[:MAX_COLUMNS]
     except (pa.ArrowException, OSError):
         return []
@@ -89,11 +94,18 @@ def _values(path: Path, header: list[str]) -> Iterator[dict[str, Any]]:
     import pyarrow.parquet
 
     try:
+        if path.suffix in ARROW:
+            with pa.ipc.open_file(path) as file:
+                for i in range(file.num_record_batches):
+                    for start in range(0, (whole := file.get_batch(i)).num_rows, _BATCH_ROWS):
+                        yield from whole.slice(start, _BATCH_ROWS).select(header).to_pylist()
+            return
         for batch in pa.parquet.ParquetFile(path).iter_batches(_BATCH_ROWS, columns=header):
             yield from batch.to_pylist()
     except (pa.ArrowException, OSError) as error:
         raise InputError(
-            f"a log must be readable, but {str(path)!r} is no whole Parquet file "
+            f"a log must be readable, but {str(path)!r} is no whole "
+            f"{'Arrow' if path.suffix in ARROW else 'Parquet'} file "
             f"({ascii(str(error))[1:60]}); copy it again."
         ) from None
 

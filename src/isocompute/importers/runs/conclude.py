@@ -235,7 +235,8 @@ def _of_batch(c: Collected, values: Mapping[str, int | None]) -> list[str]:
     of_units = [one for key in c.config if (unit := unit_of(key, c.config)) for one in (key, unit)]
     return [
         key for name in ("problems_per_batch", _N) if values[name] is None for key in c.config
-        if is_called(key, name) or (name == _N and is_batch(key)) or key in of_units
+        if (whole(c.config[key]) is not None and (
+            is_called(key, name) or (name == _N and is_batch(key)))) or key in of_units
     ]  # fmt: skip
 
 

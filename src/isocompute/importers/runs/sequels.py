@@ -238,7 +238,8 @@ def _follows(
     unsaid = here.parent == there.parent and (part.seed is None or whole.seed is None)
     # a column of a chart goes on with another where its owner says so: n16, n16_resumed
     rest = part.name.removeprefix(whole.name)
-    apart = here != there or (rest != part.name and _SEQUEL.search(rest) is not None)
+    apart = here != there or part.name == whole.name or (
+        rest != part.name and _SEQUEL.search(rest) is not None)
     return (
         (near or part.name == whole.name) and (part.seed == whole.seed or unsaid) and apart
         and not differing([part, whole])

@@ -6,6 +6,8 @@ which order.
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from fractions import Fraction
 from typing import NamedTuple
 
@@ -124,6 +126,9 @@ def _beginning(c: Collected, what: str, planned: int | None) -> tuple[int, int |
         return said, planned + said if planned is not None and planned < last else planned
     if said == 0:
         c.counters.infer(f"begins: 0, as told; the log begins at step {first}, {BEFORE}")
+    elif own := _own_checkpoint(c.config, first):
+        c.counters.infer(f"begins: 0, since it loads {own} of its own folder; the log begins at "
+                         f"step {first}, {BEFORE}")  # fmt: skip
     elif planned is not None and planned < last and c.start is not None:
         earliest = min(first, c.start)
         rows = [p.steps_K for p in points if p.column.split == "train"]
@@ -135,6 +140,26 @@ def _beginning(c: Collected, what: str, planned: int | None) -> tuple[int, int |
         if earliest > planned:
             raise doubts.late_error(what, earliest, last, begins, planned)
     return 0, planned
+
+
+_LOADS = re.compile(r"load|resume|restore", re.I)
+_SAVES = re.compile(r"save|output|local_dir|(?:ckpt|checkpoint)_?(?:dir|path|root)", re.I)
+
+
+def _own_checkpoint(config: Mapping[str, object], first: int) -> str:
+    """The checkpoint of its own that a run goes on with, by its settings; "" without one.
+
+    >>> _own_checkpoint({"load_path": "out/a/step_40", "output_dir": "out/a"}, 45)
+    'step_40'
+    """
+    homes = {str(value).rstrip("/") for key, value in config.items()
+             if _SAVES.search(key) and not _LOADS.search(key) and value}  # fmt: skip
+    for key, value in config.items():
+        home, _, name = str(value).rstrip("/").rpartition("/")
+        step = re.fullmatch(r"[a-z_-]*?([0-9]+)", name, re.I)
+        if _LOADS.search(key) and home in homes and step and 0 < int(step[1]) <= first:
+            return name
+    return ""
 
 
 def _count_evaluations(c: Collected, what: str, cadence: Cadence) -> None:

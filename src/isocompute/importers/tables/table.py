@@ -50,6 +50,11 @@ def read_table(path: Path, naming: Naming) -> pa.Table:
     try:
         if path.suffix == ".parquet":
             return _read_parquet(path, naming)
+        if path.suffix in (".feather", ".arrow"):
+            with pa.memory_map(str(path)) as file:
+                whole = pa.ipc.open_file(file).read_all()
+                _check_size(path, whole.num_rows, whole.nbytes)
+                return table_in_memory(whole, path, naming)
         return _read_csv(path, naming)
     except (pa.ArrowInvalid, pa.ArrowException, UnicodeDecodeError, EOFError, OSError) as error:
         detail = ascii(" ".join(str(error).split()))[1:-1][:100]  # a binary file has anything

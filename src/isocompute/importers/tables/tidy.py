@@ -81,7 +81,7 @@ def load_tidy(
         settings, split=settings.split or of.split or None,
         problem_set=settings.problem_set or of.problem_set or None,
     )
-    if path.is_file() and ".parquet" not in path.name:
+    if path.is_file() and path.suffix not in (".parquet", ".feather", ".arrow"):
         settings = beside.with_block(path, settings)
     if path.is_file():
         settings = beside.with_configuration(path, settings, say)

@@ -281,7 +281,7 @@ def flatten(value: object, *, separator: str = ".", limit: int = 20_000) -> dict
     return flat
 
 
-_OF_A_VALUE = {"value", "desc", "description", "name", "section", "type"}
+_OF_A_VALUE = {"value", "desc", "description", "name", "section", "type", "sort"}
 
 
 def unwrapped(value: object) -> object:

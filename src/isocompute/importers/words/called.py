@@ -55,7 +55,7 @@ _BATCH = re.compile(
 )
 # What an update took, in its row: responses or problems.
 _IN_ROW = re.compile(r"(?:train|rollout)/num_(?:samples|rollouts|responses|sequences)", re.I)
-_K = re.compile(r"(?:^|[./_])(?:rollouts?|group)[./_]k$", re.I)
+_K = re.compile(r"(?:^|[./_])(?:rollouts?|group|grpo|sampl(?:er|ing))[./_]k$", re.I)
 _PART = re.compile(r"micro|mini|device|gpu|forward", re.I)  # of a batch
 # What is said of evaluations does not hold in training: eval.num_samples, val_batch_size
 _OF_EVALUATION = re.compile(r"(?:^|[._/])(?:evals?|evaluation|val|validation|test)[._/]", re.I)

@@ -70,6 +70,8 @@ _TRAINERS = (
     _Words("rollout_batch_size", "num_return_sequences_in_group", "max_steps", False),
     _Words("num_unique_prompts_rollout", "num_samples_per_prompt_rollout", "num_training_steps",
            False, "eval_pass_at_k"),
+    # Trinity-RFT (2026-08), docs/tutorial/trinity_configs.md
+    _Words("buffer.batch_size", "algorithm.repeat_times", "buffer.total_steps", False),
     # tinker-cookbook (2026-08), rl/train.py: config.json holds the data set's builder; asynchronous
     # training waits for groups_per_batch, whatever batch the data set comes in
     *(_Words(batch, "dataset_builder.group_size", "max_steps", False) for batch in (
@@ -254,7 +256,8 @@ def problems_of(responses: int, n: int, what: str, by: str = "n") -> int:
 # Settings that rows repeat; a run has one value of each.
 IN_ROWS = frozenset(
     {word for words in _TRAINERS for word in (words.batch, words.group)} - {"batch_size"}
-    | {*OWN, *GROUPS, *LOG2, RESPONSES, "num_generations", "generation_batch_size", "seed",
+    | {key for key in _SEEDS if key.endswith("seed") and not key.startswith("r")}
+    | {*OWN, *GROUPS, *LOG2, RESPONSES, "num_generations", "generation_batch_size",
        "num_iterations", "gradient_accumulation_steps", "steps_per_generation",
        "per_device_train_batch_size"}
 )  # fmt: skip

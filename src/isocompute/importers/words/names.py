@@ -27,6 +27,8 @@ _WRITTEN = {
 }
 # What may count anything, and is named with an "if".
 _PERHAPS = {"rollouts_per_problem": r"k|r", "seed": r"rng|sd|r|run|rep|repeat|rerun|trial|try"}
+# digits that no such number has: those of a job (grpo-n-91822_0), of a time
+_DIGITS = {"problems_per_batch": 7, "rollouts_per_problem": 5, "seed": 13}
 # RUN__SEED__TIME, as CleanRL and open-instruct name their runs
 _BEFORE_TIME = re.compile(r"(?<=__)([0-9]{1,6})(?=__1[0-9]{9}(?![0-9]))")
 _AT_END = re.compile(r"(?<=[a-z0-9])_{1,2}([0-9]{1,3})(?=\.[a-z]+$|$)", re.I)
@@ -75,7 +77,7 @@ def _said(text: str, name: str, perhaps: str = "") -> re.Match[str] | None:
     found = next((found for word in words if (found := re.search(
         # 8k is a length, 3b a model, 1n8g nodes and GPUs; 32xn4 has a sign for "times"
         rf"(?:(?<![a-z])|(?<=[0-9]x))(?:{word})(?:[-_]| ?= ?|: ?)?([0-9]{{1,12}})"
-        rf"(?![0-9km]|b(?![0-9])|g(?![a-z0-9]))",
+        rf"(?![0-9km]|b(?![0-9])|g(?![a-z0-9]))(?<![0-9]{{{_DIGITS[name]}}})",
         text, re.I,
     ))), None)  # fmt: skip
     return _AT_END.search(text) if found is None and name == "seed" and name in perhaps else found
@@ -229,7 +231,10 @@ def with_seeds(runs: Sequence[ImportedRun]) -> list[ImportedRun]:
     """Runs of a known B_p and n with the seed that their names give, by that word alone."""
     out = []
     for run in runs:
-        text = "/".join([*Path(run.provenance.path).parts[-4:], run.name])
+        parts = Path(run.provenance.path).parts[-4:]
+        if run.provenance.format == "checkpoint-results":  # what it is called says its evaluation
+            parts = ()
+        text = "/".join([*parts, run.name])
         said = {found[1] for found in _SEED.finditer(text)}
         known = None not in (run.problems_per_batch, run.rollouts_per_problem)
         if run.seed is None and known and len(said) == 1:

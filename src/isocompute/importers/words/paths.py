@@ -17,8 +17,8 @@ from isocompute.importers.values.reading import until_it_changes, whole
 # What logrotate, and Python's RotatingFileHandler, append to the older parts of a log.
 ROTATED = re.compile(r"(?<=\w)\.[0-9]{1,3}(?=\.gz$|$)")
 _ENDINGS = (".gz", ".jsonl", ".json", ".ndjson", ".csv", ".tsv", ".log", ".txt", ".out", ".stdout",
-            ".wandb",
-            ".parquet", ".ipynb")
+            ".wandb", ".swanlab",
+            ".parquet", ".feather", ".arrow", ".ipynb")
 # Names that trainers give every run's log: the folder is what the run is called.
 _COMMON = (
     "metrics", "logging", "experiment_log", "log", "train", "training", "output", "history",
@@ -29,7 +29,9 @@ _COMMON = (
 # Folders of which every run has one: a tracker's; and a version of it (Lightning, ms-swift).
 _COMMON_FOLDERS = (  # W&B keeps a run's console in run-DATE-ID/files/output.log
     "tensorboard", "tensorboard_log", "tensorboard_logs", "tb", "tb_logs", "logs", "files",
+    "monitor",
 )  # fmt: skip
+_ROLES = ("explorer", "trainer")  # below one of these: Trinity-RFT's two processes of a run
 # torchtune's, by the second of its start; ROLL's, by the process that wrote it
 TIMED = re.compile(r"log_(?:[0-9]{9,11}|rank_\w+)")
 _NUMBERED = re.compile(r"(?:version|exp)_[0-9]+|(?:v[0-9]+-)?[0-9]{8}[-_][0-9]{6}")
@@ -40,12 +42,17 @@ def folder_name(folder: Path) -> str:
 
     >>> folder_name(Path("sweep/G8/tensorboard")), folder_name(Path("n8/v0-20260105-101112"))
     ('G8', 'n8/v0-20260105-101112')
+    >>> folder_name(Path("sweep/G8/monitor/tensorboard/explorer"))
+    'G8'
     >>> folder_name(Path("sweep/G8/exp_001/tensorboard"))  # NeMo-RL's
     'G8/exp_001'
     """
     above = folder.parent.name
+    is_common = above.lower() in _COMMON_FOLDERS
+    if is_common and folder.name in _ROLES:
+        return folder_name(folder.parent)
     if above and folder.name.lower() in _COMMON_FOLDERS:
-        return folder_name(folder.parent) if _NUMBERED.fullmatch(above) else above
+        return folder_name(folder.parent) if is_common or _NUMBERED.fullmatch(above) else above
     return f"{above}/{folder.name}" if above and _NUMBERED.fullmatch(folder.name) else folder.name
 
 

@@ -32,6 +32,7 @@ OF_PASSES = re.compile(  # what numbers evaluations of one model; a bare `trial`
     "(?:[._/]?(?:id|idx|index|no|number))?", re.I,
 )
 _HELD_OUT = r"(?<![a-z])(?:evals?|val|valid|validation|test|dev|held_?-?out|hold_?out)(?![a-z])"
+_OF_ONE, _OF_K = re.compile(r"pass@1$", re.I), re.compile(r"@[0-9]+$")  # the mean; any of k right
 _LEARNS = re.compile(r"(?:^|[/_.])(?:loss|kl|lr|learning_rate|grad_norm)$", re.I)
 _ROWS, _FEW = 100, 2  # rows that are looked at; one with a loss is chance
 _OF_TRAINING = re.compile(
@@ -171,6 +172,7 @@ def _likely_maps(runs: Sequence[ImportedRun]) -> tuple[list[str], bool]:
         key for key in dict.fromkeys(keys) if key != found and re.search(rate, key, re.I)
         and not _NO_SCORE.search(key) and not _OF_TRAINING.search(key) and key not in beside
         and bool(re.search(_HELD_OUT, key, re.I)) == bool(re.search(_HELD_OUT, found, re.I))
+        and not (_OF_ONE.search(found) and _OF_K.sub("", key) == _OF_K.sub("", found))
     ]  # fmt: skip
     unread = [key for run in runs for key in run.provenance.unread]
     trained = found in beside and not re.search(_HELD_OUT, found, re.I)

@@ -35,6 +35,11 @@ _TRL_TRAIN = re.compile(r"(?:train/)?(?:reward|rewards/(?P<var>.{1,300})/mean)")
 # prime-rl, orchestrator: unbiased pass@k and pass^k (all k correct).
 _PRIME = re.compile(rf"eval/{_SET}(?:/(?P<var>[^/@^]+))?/(?P<kind>avg@|pass@|pass\^){_K}")
 _PRIME_PRINTED = re.compile(rf"eval/{_SET}/reward/mean")  # its console says no k
+# Trinity-RFT (2026-08), docs/tutorial/metrics_reference.md; best and worst are bootstrapped as
+# verl's (explorer/workflow_runner.py); with monitor.detailed_stats their mean over the tasks
+_TRINITY = re.compile(
+    rf"(?:eval|bench)/{_SET}/(?P<var>[^/@]+)/(?P<kind>mean|best|worst)(?:@|_at_){_K}(?:/mean)?"
+)
 # SkyRL 0.3, train/utils/trainer_utils.py: any of N samples right, N all there are.
 _SKYRL = re.compile(rf"eval/{_SET}/(?:(?P<avg>avg_score)|pass_at_{_K})")
 # OpenRLHF 0.11.0, trainer/ppo_trainer.py, compute_eval_metrics: pass1 is the mean over all
@@ -105,7 +110,7 @@ def column_of(key: str, seen: Iterable[str] = ()) -> Column | None:
         )
     if match := _ROLL.fullmatch(key):
         return _column("avg", "correct", match["set"], trainer="roll")
-    if key.startswith("eval/") and (found := _evaluation(key, seen)) is not None:
+    if key.startswith(("eval/", "bench/")) and (found := _evaluation(key, seen)) is not None:
         return found
     if match := _TRL_EVAL.fullmatch(key):
         return _trl(match["var"], "validation")
@@ -137,6 +142,15 @@ def _evaluation(key: str, seen: Iterable[str]) -> Column | None:
     if match := _PRIME.fullmatch(key):
         kind = {"avg@": "avg", "pass@": "best", "pass^": "worst"}[match["kind"]]
         return _column(kind, match["var"] or "reward", match["set"], int(match["k"]), "prime-rl")
+    if match := _TRINITY.fullmatch(key):
+        kind = "avg" if match["kind"] == "mean" else match["kind"]
+        return Column(
+            metric=Metric(
+                kind=kind, samples=int(match["k"]), variable=match["var"],
+                estimator="mean" if kind == "avg" else "bootstrap", core=match["var"] == "accuracy",
+            ),
+            problem_set=match["set"], trainer="trinity",
+        )
     if match := _PRIME_PRINTED.fullmatch(key):
         return _column("avg", "reward", match["set"], trainer="prime-rl")
     if match := _SKYRL.fullmatch(key):

@@ -408,6 +408,8 @@ def test_health_is_counted_by_configuration_and_rule() -> None:
         "health: 1 of 3 runs broke no rule",
         "! failure: entropy_collapse at B_p=32, n=8 in 2 runs, first at step 7",
     ]
+    failed: Any = SimpleNamespace(severity="failure", code="run_failed", step=0)
+    assert health_lines([*runs, waits], {"d": [failed]})[0] == "health: 3 of 4 runs broke no rule"
     runs[0].spec = {**spec, "arm": {"recipe": "kl"}}
     assert health_lines(runs, {"a": [later], "b": [found], "c": []})[1:] == [
         "! failure: entropy_collapse at B_p=32, n=8 in 1 run, first at step 7",

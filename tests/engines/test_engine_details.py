@@ -269,7 +269,8 @@ def test_what_could_not_be_judged_is_kept_short(folder, monkeypatch):
     assert {len(one.message) for one in policy.take_unjudged()} == {300}
 
 
-def test_responses_that_the_limit_ends_are_counted(folder):
+def test_responses_that_the_limit_ends_are_counted(folder, monkeypatch):
+    monkeypatch.setattr(policy_room, "PROBLEMS_PER_PASS", 4)  # six problems in two passes
     problems = world_problems("p", size=6, world="products")
     few = success_counter("products", problems, max_new_tokens=2)(np.arange(6), 4)
     assert few.cut == 24  # the shortest answer has a sign, a digit and an end

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
 
 from isocompute.cli import main
+from isocompute.errors import InputError
 from isocompute.importers import load_tidy, read_log, settings_from, to_curves
 from isocompute.importers.runs.checks import batches_drawn
+from isocompute.sources import load_curves
 
 
 def test_a_column_for_every_update_may_say_its_n(tmp_path: Path) -> None:
@@ -73,3 +76,28 @@ def test_a_log_that_breaks_off_in_its_header_has_no_run(
     path.write_text("_step,run,eval/reward\n")
     assert main(["import", str(path), "--preview"]) == 0
     assert capsys.readouterr().out.startswith("0 runs read")
+
+
+@pytest.mark.parametrize("table", [False, True])
+def test_a_folder_that_may_not_be_read_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, table: bool
+) -> None:
+    rows = [{"step": s, "data": {"val-core/math/acc/mean@4": 0.5}} for s in range(4)]
+    for n in (4, 8):
+        home = tmp_path / f"n{n}"
+        home.mkdir()
+        if table:
+            (home / "a.csv").write_text(
+                f"problems_per_batch,rollouts_per_problem,rollouts,score\n4,{n},8,0.5\n")
+        else:
+            (home / "a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    whole = os.scandir
+
+    def closed(path: str) -> object:
+        if Path(path).name == "n8":
+            raise PermissionError(13, "Permission denied", str(path))
+        return whole(path)
+
+    monkeypatch.setattr(os, "scandir", closed)
+    with pytest.raises(InputError, match=r"must be readable, but '.*n8' is not \(Permission den"):
+        load_curves([tmp_path])

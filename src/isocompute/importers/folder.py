@@ -100,14 +100,26 @@ def is_candidate(path: Path) -> bool:
     return name.endswith((*_LOG_ENDINGS, *WORKBOOKS)) or "tfevents" in name
 
 
+def refuse_closed(error: OSError) -> NoReturn:
+    """Refuse a folder that may not be read: the runs in it would be missing in silence.
+
+    Raises:
+        InputError: names it.
+    """
+    raise InputError(
+        f"every folder of a sweep must be readable, but {error.filename!r} is not "
+        f"({error.strerror}); change its permissions, or give the other folders one by one."
+    )
+
+
 def files_in(folder: Path) -> Files:
     """What lies in a folder and those below it.
 
     Raises:
-        InputError: it holds more logs than are read.
+        InputError: it holds more logs than are read, or a folder that may not be read.
     """
     files = Files()
-    for parent, folders, names in os.walk(folder):
+    for parent, folders, names in os.walk(folder, onerror=refuse_closed):
         if is_mlflow_run(Path(parent), names, folders):
             files.stores.append(Path(parent))
             folders[:] = []

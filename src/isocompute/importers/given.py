@@ -92,7 +92,9 @@ def _has_columns(table: Path) -> bool:
 
 def _tables_below(folder: Path) -> list[Path]:
     """The tables in the folders of a folder, as B=32/n=8/metrics.csv has them."""
-    found = (Path(parent, name) for parent, _, names in os.walk(folder)
+    from isocompute.importers.folder import refuse_closed
+
+    found = (Path(parent, name) for parent, _, names in os.walk(folder, onerror=refuse_closed)
              if not Path(parent).relative_to(folder).as_posix().startswith(("__MACOSX", ".git"))
              for name in names if not name.startswith("."))  # fmt: skip
     return sorted(path for path in found if is_table(path))

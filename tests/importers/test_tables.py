@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 import re
 import sys
 from pathlib import Path
@@ -305,3 +306,44 @@ def test_a_missing_text_is_no_other_row_s_text(tmp_path: Path, kind: str) -> Non
     curves = load_tidy(tmp_path / "t.parquet")
     found = {c.problem_set: c.score_K.tolist() for c in curves}
     assert found == {"math": [0.1, 0.4], "": [0.2, 0.5], "aime": [0.3, 0.6]}
+
+
+OF_A_FRAME = [
+    {"problems_per_batch": 8, "rollouts_per_problem": n, "rollouts": 8 * n * k, "score": 0.1 * k,
+     "run": f"r{n}", "metric": "avg@4"} for n in (2, 4) for k in range(4)
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["c.jsonl", "c.json", "c.ndjson"])
+def test_rows_of_curves_are_read_from_json(tmp_path: Path, name: str) -> None:
+    lines = "\n".join(map(json.dumps, OF_A_FRAME))
+    (tmp_path / name).write_text(json.dumps(OF_A_FRAME, indent=1) if name == "c.json" else lines)
+    for source in (tmp_path / name, tmp_path):
+        found = {c.rollouts_per_problem: (c.rollouts_K.tolist(), c.metric)
+                 for c in load_curves([source])}  # fmt: skip
+        assert found == {n: ([8.0 * n * k for k in range(4)], "avg@4") for n in (2, 4)}
+
+
+@pytest.mark.parametrize(("text", "says"), [
+    (json.dumps([*OF_A_FRAME, 3]), "a row must be an object"),
+    (json.dumps(OF_A_FRAME) + "]", "not JSON"),
+    ("\n".join(map(json.dumps, OF_A_FRAME)) + '\n{"problems_per', "cannot be read as one"),
+    (json.dumps([*OF_A_FRAME, {**OF_A_FRAME[0], "score": "high"}]), "cannot be read"),
+])  # fmt: skip
+def test_json_that_is_no_table_is_refused(tmp_path: Path, text: str, says: str) -> None:
+    (tmp_path / "c.json").write_text(text)
+    with pytest.raises(InputError, match=says):
+        load_curves([tmp_path / "c.json"])
+
+
+def test_json_rows_with_a_step_are_a_log(tmp_path: Path) -> None:
+    rows = [{**OF_A_FRAME[k], "step": k, "acc": 0.3 * k, "rollouts": 16 * k} for k in range(4)]
+    (tmp_path / "c.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    (run,) = read_log(tmp_path / "c.jsonl")
+    assert (run.problems_per_batch, run.rollouts_per_problem) == (8, 2)
+
+
+def test_of_many_columns_of_one_name_some_are_said(tmp_path: Path) -> None:
+    (tmp_path / "c.csv").write_text(",".join(f"c{i // 2}" for i in range(100)) + "\n")
+    with pytest.raises(InputError, match=r"'c0', .* and [0-9]+ more occurs more than once"):
+        load_curves([tmp_path / "c.csv"])

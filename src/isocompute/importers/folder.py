@@ -10,13 +10,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from isocompute.errors import InputError
-from isocompute.importers.formats.parquetlogs import (
-    ARROW,
-    COLUMNAR,
-    columns_of,
-    is_beside,
-    is_parquet_log,
-)
+from isocompute.importers.formats.parquetlogs import columns_of, is_beside, is_parquet_log
 from isocompute.importers.formats.recording import is_recording
 from isocompute.importers.formats.stores import ABOVE, DELETED, is_mlflow_run, name_of
 from isocompute.importers.tables.handing import (
@@ -30,6 +24,7 @@ from isocompute.importers.tables.handing import (
     there,
 )
 from isocompute.importers.tables.workbooks import WORKBOOKS
+from isocompute.importers.values.headers import ARROW, COLUMNAR
 from isocompute.importers.values.imported import ImportedRun, UnclearError
 from isocompute.importers.values.reading import OF_ONES_OWN
 from isocompute.importers.words.paths import ROTATED

@@ -8,8 +8,10 @@ from pathlib import Path
 
 from isocompute.errors import InputError
 from isocompute.importers.formats.csvlogs import is_csv_log
-from isocompute.importers.formats.parquetlogs import COLUMNAR, columns_of, is_parquet_log
+from isocompute.importers.formats.parquetlogs import columns_of, is_parquet_log
+from isocompute.importers.tables.table import is_records
 from isocompute.importers.tables.workbooks import LATEX, is_workbook, of_sheets, sheets_of
+from isocompute.importers.values.headers import COLUMNAR, RECORDS
 from isocompute.importers.values.imported import ImportedRun, UnclearError
 from isocompute.importers.values.reading import UTF16, in_utf8
 from isocompute.importers.words.settings import Settings
@@ -20,8 +22,10 @@ _EXPORTED, _BESIDE = ("evaluations", "imported"), {"runs", "steps", "problems"}
 
 
 def is_table(path: Path) -> bool:
-    """A file that is a CSV or Parquet table, unless its header is that of a log."""
+    """A file that is a CSV, Parquet or JSON table, unless its header is that of a log."""
     name = path.name.removesuffix(".gz")
+    if path.is_file() and path.suffix in RECORDS:
+        return is_records(path)
     if not (path.is_file() and name.endswith((*_TABLES, ".txt"))):
         return False
     if name.endswith(COLUMNAR):

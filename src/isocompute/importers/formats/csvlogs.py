@@ -37,7 +37,7 @@ from isocompute.importers.formats.whose import (
 from isocompute.importers.runs.collect import Collector
 from isocompute.importers.runs.steps import ASSUMED
 from isocompute.importers.values.cells import Rows, cells_of, ends_within_line, rows_of, without_cut
-from isocompute.importers.values.headers import separator_of
+from isocompute.importers.values.headers import COLUMNAR, separator_of
 from isocompute.importers.values.imported import (
     AGAIN,
     SAMPLED,
@@ -341,7 +341,7 @@ def read_layout(
         if told:
             collector.counters.infer(told)
     source = f"{kind}-csv" if kind in ("tensorboard", "long", "series") else "wandb-csv"
-    if path.suffix in (".parquet", ".feather", ".arrow"):
+    if path.suffix in COLUMNAR:
         source = f"{kind}-{path.suffix[1:]}"
     provenance = provenance_of(path, source)
     if errors.count and collectors:

@@ -18,11 +18,10 @@ from isocompute.errors import InputError
 from isocompute.importers.formats.csvlogs import MAX_COLUMNS, layout_of, read_layout
 from isocompute.importers.formats.whose import STEP_COLUMNS
 from isocompute.importers.values.cells import Rows
+from isocompute.importers.values.headers import ARROW, COLUMNAR
 from isocompute.importers.values.imported import Errors, ImportedRun
 from isocompute.importers.words.settings import Settings
 
-ARROW = (".feather", ".arrow")  # pandas' to_feather; Arrow's own file
-COLUMNAR = (".parquet", *ARROW)
 _CONFIGS = "_configs.parquet"
 _PART = re.compile(r"_part_([0-9]+)$")
 _BATCH_ROWS = 10_000  # held as Python objects: 100 columns are 10 MB; half or twice: the same speed

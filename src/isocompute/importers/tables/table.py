@@ -1,4 +1,4 @@
-"""A CSV or Parquet file -> a table of the columns that are meant, as text where it is text.
+"""A CSV, Parquet or JSON file -> a table of the columns that are meant, as text where it is text.
 
 A CSV may be separated by commas, semicolons or tabs, begin with lines of `#`, be packed or UTF-16.
 """
@@ -6,7 +6,7 @@ A CSV may be separated by commas, semicolons or tabs, begin with lines of `#`, b
 from __future__ import annotations
 
 import contextlib
-from collections import Counter
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from isocompute.errors import InputError
 from isocompute.importers.values import cells
-from isocompute.importers.values.headers import head_of
-from isocompute.importers.values.reading import clean_text
+from isocompute.importers.values.headers import ARROW, RECORDS, head_of, require_unique
+from isocompute.importers.values.reading import clean_text, parse_json
 from isocompute.recipe import RECORDED
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 _MISSING = ("", "nan", "na", "null", "none", "n/a", "-", "\u2013", "\u2014")  # dashes, too
 _MAX_BYTES = 8 << 30  # unpacked: gzip and Parquet expand a thousand times
 _MAX_ROWS = 50_000_000  # about 8 GB of columns; more is a bomb or belongs into several files
+_CURVES = {"problems_per_batch", "rollouts_per_problem", "rollouts", "score"}
 _SHOWN = 12  # names of columns in a message
 
 FloatArray = NDArray[np.float64]
@@ -50,17 +51,19 @@ def read_table(path: Path, naming: Naming) -> pa.Table:
     try:
         if path.suffix == ".parquet":
             return _read_parquet(path, naming)
-        if path.suffix in (".feather", ".arrow"):
+        if path.suffix in ARROW:
             with pa.memory_map(str(path)) as file:
                 whole = pa.ipc.open_file(file).read_all()
                 _check_size(path, whole.num_rows, whole.nbytes)
                 return table_in_memory(whole, path, naming)
+        if path.suffix in RECORDS:
+            return _read_records(path, naming)
         return _read_csv(path, naming)
     except (pa.ArrowInvalid, pa.ArrowException, UnicodeDecodeError, EOFError, OSError) as error:
         detail = ascii(" ".join(str(error).split()))[1:-1][:100]  # a binary file has anything
         raise InputError(
-            f"{path}: must be a CSV or Parquet table with one row per evaluation, but it cannot "
-            f"be read as one ({detail}); check the file."
+            f"{path}: must be a CSV, Parquet or JSON table with one row per evaluation, but it "
+            f"cannot be read as one ({detail}); check the file."
         ) from None
 
 
@@ -87,17 +90,44 @@ def table_in_memory(source: Any, path: Path, naming: Naming) -> pa.Table:
             f"cannot be read ({detail}); convert it."
         ) from None
     header = list(table.column_names)
-    if doubles := sorted(c for c, count in Counter(header).items() if count > 1):
-        raise InputError(
-            f"{path}: column names must be unique, but {', '.join(map(ascii, doubles))} occurs "
-            "more than once; rename or drop one."
-        )
+    require_unique(header, path)
     names = naming(header)
     table = table.select(list(names))
     for i, column in enumerate(table.columns):
         if column.type == pa.string_view():  # polars' texts; few functions of Arrow know them
             table = table.set_column(i, table.column_names[i], column.cast(pa.string()))
     return table.rename_columns([names[c] for c in table.column_names])
+
+
+def is_records(path: Path) -> bool:
+    """Whether JSON holds rows of curves, as data frames are written: one object for each.
+
+    A row with a step is one of a log.
+    """
+    with path.open("rb") as file:
+        text = file.read(1 << 16).decode("utf-8", "replace").lstrip("\ufeff")
+    before, brace, _ = text.partition("{")
+    if not brace or before.strip() not in ("", "["):
+        return False
+    try:
+        row, _ = json.JSONDecoder().raw_decode(text, len(before))
+    except (ValueError, RecursionError):
+        return False
+    return row.keys() >= _CURVES and "step" not in row
+
+
+def _read_records(path: Path, naming: Naming) -> pa.Table:
+    import pyarrow as pa
+    import pyarrow.json
+
+    with path.open("rb") as file:
+        is_list = file.read(1 << 10).lstrip(b"\xef\xbb\xbf \t\r\n")[:1] == b"["
+    if not is_list:
+        return table_in_memory(pa.json.read_json(path), path, naming)
+    rows, reason = parse_json(path.read_bytes())
+    if reason is not None or not all(isinstance(row, dict) for row in rows):
+        raise pa.ArrowInvalid(reason or "a row must be an object")
+    return table_in_memory(pa.Table.from_pylist(rows), path, naming)
 
 
 def _read_parquet(path: Path, naming: Naming) -> pa.Table:

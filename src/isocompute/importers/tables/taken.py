@@ -35,7 +35,7 @@ from isocompute.importers.tables.table import (
     texts_of,
 )
 from isocompute.importers.tables.wide import Texts, turned
-from isocompute.importers.values.headers import head_of
+from isocompute.importers.values.headers import has_lines, head_of
 from isocompute.importers.values.imported import DESIGN
 from isocompute.importers.words.called import LOG2, counts_problems
 from isocompute.importers.words.configuration import MODELS, configuration
@@ -121,7 +121,7 @@ def take_columns(t: Taken) -> None:
             at = next((t.numbers[key] for key in ("rollouts", "steps") if key in t.numbers), None)
             checks.check_one_model(name, *texts_of(t.rows, name), at, t.path, "run" in there)
     t.recorded = recorded_columns(t.rows, t.path)
-    title = head_of(t.path).title if t.path.is_file() and t.path.suffix != ".parquet" else ""
+    title = head_of(t.path).title if has_lines(t.path) else ""
     columns = [name for name in ([one.column for one in t.scores] or ["score"]) if name in there]
     if TITLED.search(title) and any(are_percent(title, scores_of(
         t.rows, name, t.path, t.score_range), t.score_range) for name in columns):  # fmt: skip

@@ -33,6 +33,7 @@ from isocompute.importers.tables.taken import (
     turn,
 )
 from isocompute.importers.tables.wide import Texts, without_padding
+from isocompute.importers.values.headers import has_lines
 from isocompute.importers.values.imported import DESIGN
 from isocompute.importers.words.called import counts_problems
 from isocompute.importers.words.paths import Measured, measured
@@ -81,7 +82,7 @@ def load_tidy(
         settings, split=settings.split or of.split or None,
         problem_set=settings.problem_set or of.problem_set or None,
     )
-    if path.is_file() and path.suffix not in (".parquet", ".feather", ".arrow"):
+    if has_lines(path):
         settings = beside.with_block(path, settings)
     if path.is_file():
         settings = beside.with_configuration(path, settings, say)

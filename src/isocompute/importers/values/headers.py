@@ -12,10 +12,14 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
 
+from isocompute.domain.text import some_of
 from isocompute.errors import InputError
 from isocompute.importers.values.reading import encoding_of, in_utf8, number
 
 _HEAD = 1 << 20
+ARROW = (".feather", ".arrow")  # pandas' to_feather; Arrow's own file
+COLUMNAR = (".parquet", *ARROW)
+RECORDS = (".json", ".jsonl", ".ndjson")
 SEPARATORS = ",;\t"
 _TELLING = ({b"problems_per_batch", b"rollouts_per_problem"}, {b"rollouts", b"score"})
 _TITLES = 20  # lines that may stand above a header by mistake; at half a long note hides it
@@ -42,6 +46,25 @@ class Head(NamedTuple):
     encoding: str
     said: Mapping[str, str] = MappingProxyType({})
     title: str = ""
+
+
+def has_lines(path: Path) -> bool:
+    """Whether a table is text, with the names of its columns in a line above its rows."""
+    return path.is_file() and path.suffix not in (*COLUMNAR, *RECORDS)
+
+
+def require_unique(names: Sequence[str], path: Path) -> None:
+    """Refuse columns of one name.
+
+    Raises:
+        InputError: names them.
+    """
+    doubles = sorted(c for c, count in Counter(names).items() if count > 1 and c.strip())
+    if doubles:
+        raise InputError(
+            f"{path}: column names must be unique, but {some_of(map(ascii, doubles))} occurs more "
+            "than once; rename or drop one."
+        )
 
 
 def head_of(path: Path) -> Head:
@@ -75,12 +98,7 @@ def head_of(path: Path) -> Head:
     texts = (line.decode("utf-8", "replace").replace("\0", "") for line in first)
     cells = [next(csv.reader([text], delimiter=separator), []) for text in texts]
     names, deep = pivoted(cells) or (cells[0], 1)
-    duplicates = sorted(c for c, count in Counter(names).items() if count > 1 and c.strip())
-    if duplicates:
-        raise InputError(
-            f"{path}: column names must be unique, but {', '.join(map(ascii, duplicates))} "
-            "occurs more than once; rename or drop one."
-        )
+    require_unique(names, path)
     return Head(skipped + deep, separator, names, encoding, said, title.strip(f' "{separator}'))
 
 

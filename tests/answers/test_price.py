@@ -140,6 +140,16 @@ def test_how_far_off_a_time_may_be_is_said_only_where_the_runs_tell() -> None:
     assert (source["off"], doubt_words(source)) == (None, "at a batch not timed")
 
 
+def test_a_run_that_ended_early_is_compared_where_it_ended() -> None:
+    """A rollout takes r^0.25: of a hundredth of a run a third of what it does of the whole."""
+    runs = [growing(n, 0.25) for n in (8, 8, 32, 32, 128, 128)]
+    whole, measured = priced(runs, Rates()), Configuration(16, 8)
+    with_early = priced([*runs, runs[0].until(1e3)], Rates())
+    assert with_early.runs[measured] == pytest.approx(3 * list(whole.runs[measured][:1]))
+    assert with_early.speeds == pytest.approx(whole.speeds)
+    assert with_early.off(measured) == pytest.approx(0, abs=1e-6)
+
+
 @pytest.mark.heavy
 def test_in_nine_of_ten_cases_a_further_run_lies_as_near_as_is_said() -> None:
     rng, c = np.random.default_rng(0), Configuration(16, 64)

@@ -206,7 +206,9 @@ class Price:
         return rows
 
     def _beyond(self, c: Configuration, rollouts: float) -> str | None:
-        """What a cost goes beyond: "batches" or "runs" that were timed."""
+        """What a cost goes beyond: "batches" or "runs" that were timed, or what differs by "n"."""
+        if self.one_rate:
+            return "n"
         sizes = [one.batch_size for one in self.speeds]
         if sizes and not min(sizes) <= c.batch_size <= max(sizes):
             return "batches"
@@ -229,9 +231,11 @@ def per_rollout(rates: Rates, unit: str) -> float:
 
 
 def counted_in(curves: Sequence[Curve]) -> list[str]:
-    """The units that every run counted."""
-    of = {unit: [c.spent(unit) for c in curves] for unit in UNITS}
-    return [u for u, runs in of.items() if all(x is not None and x[-1] > 0 for x in runs)]
+    """The units that runs of every (B_p, n) counted."""
+    of = {unit: _of_runs(curves, unit) for unit in UNITS}
+    return [u for u, seen in of.items() if all(
+        c.configuration in seen and ((x := c.spent(u)) is None or x[-1] > 0)
+        for c in curves)]  # fmt: skip
 
 
 def unit_paid_in(budget: Budget | None, rates: Rates, curves: Sequence[Curve]) -> str:

@@ -155,8 +155,8 @@ def filled(
         return np.asarray(np.where(c.rollouts_K > 0, 10 ** found[c.configuration].of(at_K), 0.0))
 
     name = f"{unit.replace('-', '_')}_K"
-    return [c.replace(**{name: took(c)}) if c.spent(unit) is None and c.configuration in found else c
-            for c in curves]  # fmt: skip
+    return [c if c.spent(unit) is not None or c.configuration not in found
+            else c.replace(**{name: took(c)}) for c in curves]  # fmt: skip
 
 
 def solved(takes: Callable[[float], float], amount: float, near: float) -> float:

@@ -23,7 +23,7 @@ from isocompute.interference import (
 from isocompute.runner import run_study
 from isocompute.sources.outcomes import load_outcomes
 from isocompute.spread import landscape, progress
-from isocompute.store import Store
+from isocompute.store import Database, Store
 from isocompute.study import load_study
 
 STUDY = """
@@ -180,6 +180,12 @@ def test_a_study_that_has_not_begun_is_refused(study: Path) -> None:
     )
     with pytest.raises(InputError, match="needs runs with an evaluation after step 0|every config"):
         study_interference(fresh, rollouts=100)
+
+
+def test_imported_runs_are_said_to_hold_no_outcomes(tmp_path: Path) -> None:
+    Database(tmp_path, create=True).close()
+    with pytest.raises(InputError, match="but it has none .imported ones have scores alone."):
+        study_interference(tmp_path)
 
 
 @pytest.mark.heavy

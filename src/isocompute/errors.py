@@ -6,7 +6,8 @@ The command line turns them into exit codes: 1 a failed run, 2 bad input, 3 a re
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 
 class IsocomputeError(Exception):
@@ -76,11 +77,16 @@ class RefusalError(IsocomputeError):
     Args:
         reason: one line: the rule, the values seen, the cure.
         run_next: what to run so that the question can be answered, in words or commands.
+        document: what programs read of it, where it is more than that.
     """
 
     exit_code = 3
 
-    def __init__(self, reason: str, run_next: Sequence[str] = ()) -> None:
+    def __init__(
+        self, reason: str, run_next: Sequence[str] = (), document: Mapping[str, Any] | None = None
+    ) -> None:
         super().__init__(reason)
         self.reason = reason
         self.run_next = tuple(run_next)
+        refusal = {"reason": reason, "run_next": list(run_next)}
+        self.document = {"version": 1, "refusal": refusal} if document is None else dict(document)

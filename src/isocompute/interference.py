@@ -201,12 +201,17 @@ def _landscapes(groups: Groups, rollouts: float) -> list[dict[str, Any]]:
 
 
 def _the_set(runs: Sequence[StoredRun], wanted: str | None, path: str) -> str:
+    if not runs:
+        raise InputError(
+            f"{path}: interference needs runs of a study, which hold outcomes by problem, but it "
+            "has none (imported ones have scores alone); train one with `isocompute run`."
+        )
     names: list[str] = sorted({name for run in runs for name in run.spec["validation"]})
     if wanted is None and len(names) == 1:
         return names[0]
     if wanted is None or wanted not in names:
         raise InputError(
-            f"{path}: the problem set must be one of {', '.join(map(repr, names)) or 'none'}, but "
+            f"{path}: the problem set must be one of {', '.join(map(repr, names))}, but "
             f"{'none was named' if wanted is None else f'got {wanted!r}'}; choose one with "
             "--problem-set."
         )

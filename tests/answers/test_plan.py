@@ -1660,7 +1660,7 @@ def test_advice_is_the_answer_what_to_do_then_silence() -> None:
         "  score      0.420 (0.410 to 0.430)   (avg@4, best checkpoint)",
         "  gain       +0.020 (+0.010 to +0.030) over today's n = 128",
         "  as good    n = 64",
-        "  trained    3 runs went this far: use 32 x 32 seed 0's checkpoint at step 770",
+        "  trained    3 runs went this far: use 32 x 32 seed 0's checkpoint at step 977",
         "  for less   half the budget: 0.390, a tenth 0.320",
         "  lr         1e-6, 10 warm-up steps   (Qwen2.5-7B-Instruct's; say yours)",
         "  recipe     GRPO, KL 0.001, entropy 0.001   (easy set assumed)",
@@ -1908,9 +1908,9 @@ def plan_of(document: dict[str, Any]) -> Plan:
 
 def test_what_was_trained_already_is_not_bought_again() -> None:
     d = plan_budget(planted(), AT / 2).document
-    # They rise to the end; of evaluations 27% apart that by noise best one is the last before it.
-    assert d["trained"] == {"runs": 3, "run": "32 x 32 seed 0", "step": 478}
-    row = "  trained    3 runs went this far: use 32 x 32 seed 0's checkpoint at step 478"
+    # They rise to their end, twice as far as the plan: nothing is gained by an earlier checkpoint.
+    assert d["trained"] == {"runs": 3, "run": "32 x 32 seed 0", "step": 977}
+    row = "  trained    3 runs went farther: use 32 x 32 seed 0's checkpoint at step 977"
     assert row in said(plan_of(d))
     assert plan_budget(planted(), 2 * AT).document["trained"] is None
     other = notice("law_of_another_model", source="published:x", model="Q")
@@ -1926,16 +1926,16 @@ def test_what_was_trained_already_is_not_bought_again() -> None:
     said_whole = f"2 runs went this far already: use {'x' * 60}'s checkpoint at step 9"
     assert trained_words(two, math.inf) == said_whole
     assert trained_words({"trained": None}) == ""
-    # Before the first evaluation nobody knows a best one: the plan's own step.
+    # A study keeps the end of a run, and may have dropped what lies before it.
     ours = plan_budget(planted(), AT / 2, study=Extension()).document
-    assert ours["trained"] == {**d["trained"], "kept": None}
-    kept = "  trained    3 runs went this far: best at step 478 (its checkpoint may be gone)"
+    assert ours["trained"] == {**d["trained"], "kept": True}
+    last = planted()
+    last.posterior.select = "final"  # type: ignore[misc]
+    ours = plan_budget(last, AT / 2, study=Extension()).document
+    # Where the last one counts, and before the first evaluation, it is the plan's own step.
+    assert ours["trained"] == {**d["trained"], "step": ours["steps"], "kept": None}
+    kept = "  trained    3 runs went this far: best at step 488 (its checkpoint may be gone)"
     assert kept in said(plan_of(ours))
-    whole = plan_budget(planted(), AT, study=Extension()).document["trained"]
-    assert whole["kept"] is (True if whole["step"] == plan_budget(planted(), AT).allocation.steps
-                             else None)  # fmt: skip
-    early = plan_budget(planted(first=5.0), AT / 20).document
-    assert early["trained"] == {"runs": 3, "run": "32 x 32 seed 0", "step": early["steps"]}
 
 
 def cut_down(

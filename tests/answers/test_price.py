@@ -17,8 +17,9 @@ from isocompute.answers import advice_lines, plan_budget, plan_from_source
 from isocompute.answers.cost_words import paid_words, rate_words
 from isocompute.answers.fit import fit_sweep
 from isocompute.answers.machines import doubt_words
-from isocompute.answers.price import Price, priced, timed, unit_paid_in
+from isocompute.answers.price import Price, counted_in, priced, timed, unit_paid_in
 from isocompute.answers.price_error import within
+from isocompute.answers.spending import filled
 from isocompute.answers.steps import priced_remedy
 from isocompute.cli import main
 from isocompute.design.candidates import Limits, candidates
@@ -138,6 +139,16 @@ def test_how_far_off_a_time_may_be_is_said_only_where_the_runs_tell() -> None:
     assert line.off(between) is not None
     source = line.to_dict(larger, 1e5)["rollouts_per_gpu_hour"]
     assert (source["off"], doubt_words(source)) == (None, "at a batch not timed")
+
+
+def test_a_run_that_ended_early_is_compared_where_it_ended() -> None:
+    """A rollout takes r^0.25: of a hundredth of a run a third of what it does of the whole."""
+    runs = [growing(n, 0.25) for n in (8, 8, 32, 32, 128, 128)]
+    whole, measured = priced(runs, Rates()), Configuration(16, 8)
+    with_early = priced([*runs, runs[0].until(1e3)], Rates())
+    assert with_early.runs[measured] == pytest.approx(3 * list(whole.runs[measured][:1]))
+    assert with_early.speeds == pytest.approx(whole.speeds)
+    assert with_early.off(measured) == pytest.approx(0, abs=1e-6)
 
 
 @pytest.mark.heavy
@@ -790,3 +801,43 @@ def test_one_difference_between_two_runs_tells_no_bound():
     c, other = Configuration(32, 8), Configuration(32, 16)
     assert within({c: [1.0, 1.1]}, c) is None
     assert within({c: [1.0, 1.1], other: [1.0, 0.9]}, c) is not None
+
+
+def test_a_run_without_times_takes_what_others_of_its_n_take() -> None:
+    runs = [growing(n, 0.25) for n in (8, 8, 32, 32, 128)]
+    lacking = [c if i else c.replace(gpu_hours_K=None) for i, c in enumerate(runs)]
+    assert "gpu-hours" in counted_in(lacking)
+    for one, whole in zip(filled(lacking, "gpu-hours"), runs, strict=True):
+        np.testing.assert_allclose(one.gpu_hours_K, whole.gpu_hours_K, rtol=1e-9)
+    # It says nothing of how much runs differ by.
+    assert len(priced(lacking, Rates()).runs[Configuration(16, 8)]) == 1
+    none = [c.replace(gpu_hours_K=None) if c.rollouts_per_problem == 128 else c for c in runs]
+    assert "gpu-hours" not in counted_in(none)
+    assert filled(none, "gpu-hours")[-1].gpu_hours_K is None
+    zero = curve(8, 100).replace(gpu_hours_K=None)
+    assert filled([curve(8, 100), zero], "gpu-hours")[1].spent("gpu-hours") == pytest.approx(
+        np.array([0, 1, 10, 50, 100]))  # fmt: skip
+
+
+@pytest.mark.heavy
+def test_a_plan_goes_by_hours_though_a_run_has_none() -> None:
+    """A rollout of n = 8 takes eight times what one of n = 64 does, which lies in the middle."""
+    world, rng = WORLDS["constant_small"].until(2**20), np.random.default_rng(0)
+    runs = [c.replace(gpu_hours_K=c.rollouts_K / (125.0 * c.rollouts_per_problem))
+            for c in world.sample(NOISE["low"], 2, rng)]  # fmt: skip
+
+    def planned(curves: list[Curve]) -> dict[str, Any]:
+        fit = fit_sweep(curves, draws=20)
+        return plan_from_source("x", budget=Budget(amount=60.0, unit="gpu_hours"), fit=fit,
+                                only_n=[8]).document  # fmt: skip
+
+    lacking = [c.replace(gpu_hours_K=None) if c.seed == 0 else c for c in runs]
+    whole, most = planned(runs), planned(lacking)
+    assert (whole["law"]["unit"], most["law"]["unit"]) == ("gpu-hours", "gpu-hours")
+    assert whole["rollouts"] == most["rollouts"] == pytest.approx(60_000, rel=0.02)
+    assert whole["law"]["data_sha256"] == most["law"]["data_sha256"]
+    # Where no run of some n was timed, all are priced as the middle one, and that is said.
+    d = planned([c.replace(gpu_hours_K=None) if c.rollouts_per_problem == 512 else c for c in runs])
+    row = d["cost"]["source"]["rollouts_per_gpu_hour"]
+    assert (d["law"]["unit"], row["off"], row["beyond"]) == ("rollouts", None, "n")
+    assert rate_words(row) == "your runs' times, one rate for all n"

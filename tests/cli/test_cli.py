@@ -614,6 +614,17 @@ def test_compare_prints_and_writes(
     assert document["at"][0]["difference"] == pytest.approx(0.1)
 
 
+def test_a_refusal_is_an_answer_for_programs_too(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    a, b = (write_csv(tmp_path / f"{n}.csv", [r for r in sweep() if r[1] == n]) for n in (8, 32))
+    assert main(["compare", str(a), str(b), "--json", "-"]) == 3
+    document = json.loads(capsys.readouterr().out)
+    assert (document["version"], list(document)) == (1, ["version", "refusal"])
+    assert "need configurations (B_p, n) in common" in document["refusal"]["reason"]
+    assert document["refusal"]["run_next"][0].startswith("the configurations of ")
+
+
 @pytest.mark.heavy
 def test_report_writes_one_file_and_the_figures(
     sweep_csv: Path,

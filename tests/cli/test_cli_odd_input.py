@@ -170,8 +170,10 @@ def test_numbers_beyond_what_is_drawn_from_or_counted() -> None:
     assert seed("0") == 0
     with pytest.raises(Exception, match=r"must be below 2\*\*63"):
         seed("9" * 20)
-    with pytest.raises(Exception, match="must be 64xH100 or 64, but got '²'"):
-        gpus("²")
+    for text in ("²", "8x8xH100", "8x8", "64x"):  # of 8 x 8 none knows which are in one machine
+        with pytest.raises(Exception, match=f"must be all GPUs, 64xH100 or 64, but got '{text}'"):
+            gpus(text)
+    assert gpus("64 x H100") == (64, "H100")
 
 
 @pytest.mark.heavy

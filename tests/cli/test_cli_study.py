@@ -47,7 +47,7 @@ def test_run_again_has_nothing_to_do(finished: Path, capsys: pytest.CaptureFixtu
     file = finished.parent / "tiny.yaml"
     assert main(["run", str(file), "--workers", "0", "--json", "-"]) == 0
     out, _ = capsys.readouterr()
-    assert json.loads(out)["rollouts"] == 4 * 640
+    assert (json.loads(out)["version"], json.loads(out)["rollouts"]) == (1, 4 * 640)
     assert main(["run", str(file), "--workers", "0"]) == 0
     out, _ = capsys.readouterr()
     assert out.startswith(f"{finished}: 4 of 4 runs done, 0 failed")
@@ -166,6 +166,22 @@ def test_what_fits_into_no_run_or_hardly_counts_is_said(
     said = " ".join(capsys.readouterr().out.split())
     assert "max_batch: 256 x 4, 128 x 8 (B_p x n)." in said
     assert "Fewer than" not in said  # 20 steps each
+
+
+@pytest.mark.parametrize("engine", ["trl", "verl"])
+def test_a_study_whose_trainer_is_missing_leaves_nothing_behind(
+    engine: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "tiny.yaml"
+    options = f"engine: {engine}\nengine_options: {{model: bits, python: /no/python}}"
+    text = STUDY.replace("engine: simulator", options)
+    text = text.replace("simulated, options: {", "world, options: {world: machine, ")
+    file.write_text(f"{text}allow: [shared_prompts]\n")
+    assert main(["run", str(file)]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert f"engine_options.python must be a Python that has {engine}" in err
+    assert [path.name for path in tmp_path.iterdir()] == ["tiny.yaml"]
 
 
 def test_a_refused_edit_is_refused_before_its_cost_is_told(

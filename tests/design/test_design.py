@@ -772,6 +772,7 @@ def test_of_money_and_a_deadline_the_smaller_one_binds(capsys: Any) -> None:
                   ["--gpus", "8xH100", "--hours", "50", "--usd-per-gpu-hour", "2.5"]):  # fmt: skip
         assert main([*asked, *words]) == 0
         found.append(json.loads(capsys.readouterr().out))
+    assert [(d["lacks"], d["time"], d["wall_s"]) for d in found] == [(None, None, None)] * 4
     rollouts = [d["final"]["rollouts"] for d in found]
     assert rollouts[0] == rollouts[1] > rollouts[2] == rollouts[3]
     said = [[n["text"] for n in d["notices"] if n["code"] == "deadline_binds"] for d in found]

@@ -408,6 +408,8 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     assert "in the study file: recipe: {learning_rate: " in out
     file.write_text(STUDY.replace("engine: simulator", RATED).replace("size: 6", "size: 8"))
     none = [*argv[:4], "-o", str(tmp_path / "none"), "--rates", "0.008,0.016"]
+    assert main([*none, "--json", "-"]) == 3
+    assert json.loads(capsys.readouterr().out)["anchor"] is None
     assert main(none) == 3
     assert f"Run next: isocompute lr-sweep {file} -o {tmp_path / 'none'} --rates 0.001," in (
         capsys.readouterr().err

@@ -13,6 +13,7 @@ from isocompute.allocation import Allocation
 from isocompute.answers.best import AS_GOOD, FloatArray, interval
 from isocompute.answers.logged import in_logs, score_text
 from isocompute.answers.overfit import falls, windows_of
+from isocompute.answers.price import BEYOND
 from isocompute.answers.reading import Reading
 from isocompute.domain import Configuration, Curve
 from isocompute.domain.text import ROOM, fitting, of_runs
@@ -70,18 +71,17 @@ def went_as_far(q: Question, a: Allocation) -> dict[str, Any] | None:
     """Runs of an allocation that there are already; None where there is none.
 
     Returns:
-        How many `runs`, and the checkpoint to use, `step` of `run`: of the best checkpoint so far
-        that of the best evaluation of them all; of the last one, and where none was evaluated so
-        early, the plan's own, of the first run. Of a study's own runs also whether it is `kept`,
-        None where it may be dropped.
+        How many `runs`, and the checkpoint to use, `step` of `run`: where the best one counts, that
+        of their best evaluation, which may lie beyond the plan (it is paid for already); else the
+        plan's own, of the first run. Of a study's own runs also whether it is `kept`, None where
+        it may be dropped.
     """
     own = [c for c in _runs_of(q, a) if c.rollouts_K[-1] >= a.rollouts]
     if not own:
         return None
     run, step = own[0], a.steps
-    seen = [part for c in own if len((part := c.until(a.rollouts)).score_K)]
-    if q.fit.posterior.select == "best" and seen:
-        run, step, _ = _best_so_far(seen)
+    if q.fit.posterior.select == "best":
+        run, step, _ = _best_so_far(own)
     found = {"runs": len(own), "run": run.run, "step": step}
     if q.study is None or q.study is NO_STUDY_YET:
         return found
@@ -100,7 +100,8 @@ def trained_words(d: Mapping[str, Any], room: float = ROOM) -> str:
     if not (found := d.get("trained")):
         return ""
     many, at = found["runs"], f"at step {found['step']:,}"
-    went = f"{many} run{'s' * (many > 1)} went this far"
+    far = "farther" if found["step"] > BEYOND * d.get("steps", math.inf) else "this far"
+    went = f"{many} run{'s' * (many > 1)} went {far}"
     if not found.get("kept", True):
         return f"{went}: best {at} (its checkpoint may be gone)"
     if d.get("law", {}).get("select") == "final":

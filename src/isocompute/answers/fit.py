@@ -17,6 +17,7 @@ from isocompute.answers.overfit import overfitting
 from isocompute.answers.paper import PaperFit, paper_fit
 from isocompute.answers.price import timed
 from isocompute.answers.reading import DRAWS, Reading
+from isocompute.answers.spending import filled
 from isocompute.answers.verdict import limits
 from isocompute.answers.weight import Verdict, verdict_of
 from isocompute.domain import Configuration, Curve, Notice, as_warnings
@@ -86,9 +87,14 @@ class Fit(Reading):
         return {**chances(self, x_X, score_DJX), "score": score_DJX.mean(axis=0)}
 
     @property
+    def logged(self) -> tuple[Curve, ...]:
+        """The runs used, with what their own logs count."""
+        return self.posterior.in_rollouts.curves
+
+    @property
     def data_sha256(self) -> str:
         """Of the runs that were fitted."""
-        return data_sha256(self.curves)
+        return data_sha256(self.logged)
 
     @cached_property
     def notices(self) -> list[Notice]:
@@ -106,7 +112,8 @@ class Fit(Reading):
         posterior = self.posterior.in_rollouts
         if curves is not None:
             posterior = replace(posterior, curves=tuple(curves))
-        out = replace(self, posterior=metered(posterior, unit))
+        train = tuple(filled(self.train, unit, posterior.curves))
+        out = replace(self, posterior=metered(posterior, unit), train=train)
         out.__dict__["backtest"] = self.backtest  # which is by rollouts
         return out
 
@@ -176,7 +183,8 @@ def fit_sweep(
         raise InputError(f"select must be best or final, but got {select!r}; choose one of them.")
     if unit == "gpu-hours" and rates is not None:
         curves, train = timed(curves, rates), timed(train, rates)
-    for curve in curves:
+    train = filled(train, unit, curves)
+    for curve in filled(curves, unit):
         curve.position(unit)
     chosen, setting = select_curves(curves, fix=fix, joint=joint)
     _require_steps(setting, unit)

@@ -108,7 +108,8 @@ def doubt_words(found: Mapping[str, Any]) -> str:
     """How far off a rate of the runs may be: "within 12%", or why nobody knows."""
     if found.get("off") is not None:
         return f"within {max(found['off'], 0.01):.0%}"
-    beyond = {"batches": "at a batch not timed", "runs": "beyond your runs"}
+    beyond = {"batches": "at a batch not timed", "runs": "beyond your runs",
+              "n": "one rate for all n"}  # fmt: skip
     return beyond.get(str(found.get("beyond")), "error unknown")
 
 

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isocompute.answers.price import update_takes
-from isocompute.answers.spending import lines
+from isocompute.answers.spending import filled, lines
 from isocompute.domain import Configuration, Curve
 from isocompute.model import Posterior
 
@@ -137,5 +137,6 @@ def metered(posterior: Posterior, unit: str) -> Posterior:
     if unit == "rollouts":
         return fitted
     same = {f.name: getattr(fitted, f.name) for f in fields(Posterior)}
-    meter = Meter(fitted.curves, fitted.configurations, unit)
+    same["curves"] = tuple(filled(fitted.curves, unit))
+    meter = Meter(same["curves"], fitted.configurations, unit)
     return Metered(**same, fitted=fitted, counted=unit, meter=meter)

@@ -157,8 +157,8 @@ def plan_from_source(
         fit: a fit of the source, if there is one; the options below are then not used. It is fitted
             again if the budget needs another unit.
         fix, joint, select: see `fit_sweep`.
-        unit: see `fit_sweep`; None: tokens if the budget is in tokens and every run logged them,
-            GPU-hours if it is in GPU-hours or money and every run was timed; else rollouts.
+        unit: see `fit_sweep`; None: tokens if the budget is in tokens and all (B_p, n) logged them,
+            GPU-hours if it is in GPU-hours or money and all were timed; else rollouts.
         loading: metric, problem_set, ...: see `sources.load.Options`.
 
     Raises:
@@ -181,10 +181,10 @@ def plan_from_source(
             known = budget.amount if budget and budget.unit == "rollouts" else None
             return _refused(refusal, around, rollouts=known)
     elif unit is None and fit.unit == "rollouts" and fit.batch_size is None:
-        unit = unit_paid_in(budget, around["rates"], fit.curves)
+        unit = unit_paid_in(budget, around["rates"], fit.logged)
         fit = fit if unit == fit.unit else fit.again(unit)
     if budget and budget.gpus:
-        fit = fit.again(fit.unit, on_gpus(fit.curves, budget.gpus))
+        fit = fit.again(fit.unit, on_gpus(fit.logged, budget.gpus))
     if batch_size is not None and steps is not None:
         return plan_fixed_batch(fit, batch_size, steps, **around)
     if score is not None:
@@ -240,7 +240,7 @@ def _require_positive(**values: Any) -> None:
 def _plan(fit: Fit, budget: Budget, around: dict[str, Any], **asked: Any) -> Plan:
     """The plan of a question, or the refusal of a fit that failed."""
     rates, origin = around.pop("rates", Rates()), around.pop("rates_from", {})
-    price = priced(fit.curves, rates, origin)
+    price = priced(fit.logged, rates, origin)
     if PAID_IN.get(budget.unit, fit.unit) != fit.unit:  # by one rate, as what it is turned into
         price = replace(price, one_rate=True)
     counted = price.origin.get("tokens_per_rollout") == "sweep"

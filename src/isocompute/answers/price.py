@@ -206,7 +206,9 @@ class Price:
         return rows
 
     def _beyond(self, c: Configuration, rollouts: float) -> str | None:
-        """What a cost goes beyond: "batches" or "runs" that were timed."""
+        """What a cost goes beyond: "batches" or "runs" that were timed, or what differs by "n"."""
+        if self.one_rate:
+            return "n"
         sizes = [one.batch_size for one in self.speeds]
         if sizes and not min(sizes) <= c.batch_size <= max(sizes):
             return "batches"
@@ -229,9 +231,11 @@ def per_rollout(rates: Rates, unit: str) -> float:
 
 
 def counted_in(curves: Sequence[Curve]) -> list[str]:
-    """The units that every run counted."""
-    of = {unit: [c.spent(unit) for c in curves] for unit in UNITS}
-    return [u for u, runs in of.items() if all(x is not None and x[-1] > 0 for x in runs)]
+    """The units that runs of every (B_p, n) counted."""
+    of = {unit: _of_runs(curves, unit) for unit in UNITS}
+    return [u for u, seen in of.items() if all(
+        c.configuration in seen and ((x := c.spent(u)) is None or x[-1] > 0)
+        for c in curves)]  # fmt: skip
 
 
 def unit_paid_in(budget: Budget | None, rates: Rates, curves: Sequence[Curve]) -> str:
@@ -321,13 +325,25 @@ def _measured(curves: Sequence[Curve], unit: str) -> dict[Configuration, float]:
 
 
 def _of_runs(curves: Sequence[Curve], unit: str) -> dict[Configuration, list[float]]:
-    """What a rollout takes in each run."""
-    seen = defaultdict[Configuration, list[float]](list)
+    """What a rollout takes in each run, over as many as the longest of its configuration trained.
+
+    Responses grow while a policy learns: a run that ended early is compared with the longest one
+    where it ended, not with the whole of it.
+    """
+    seen = defaultdict[Configuration, list[tuple[FloatArray, FloatArray]]](list)
     for c in curves:
         spent_K = c.spent(unit)
         if spent_K is not None and c.rollouts_K[-1] > 0 and 0 < spent_K[-1] < np.inf:
-            seen[c.configuration].append(float(spent_K[-1] / c.rollouts_K[-1]))
-    return dict(seen)
+            seen[c.configuration].append((c.rollouts_K, spent_K))
+    return {c: _as_far_as_the_longest(runs) for c, runs in seen.items()}
+
+
+def _as_far_as_the_longest(runs: Sequence[tuple[FloatArray, FloatArray]]) -> list[float]:
+    at_K, spent_K = max(runs, key=lambda run: float(run[0][-1]))
+    whole = float(spent_K[-1] / at_K[-1])
+    known_K = (at_K > 0) & (spent_K > 0) & np.isfinite(spent_K)
+    at_U, spent_U = np.r_[0.0, at_K[known_K]], np.r_[0.0, spent_K[known_K]]
+    return [whole * float(spent[-1] / np.interp(at[-1], at_U, spent_U)) for at, spent in runs]
 
 
 def _speed_at(speeds: Mapping[Configuration, float], batch_size: int) -> float:

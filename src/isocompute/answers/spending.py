@@ -137,6 +137,28 @@ def _end(at_K: FloatArray, spent_K: FloatArray) -> tuple[float, float, float]:
     return late * (1 + growth) / (1 - 10 ** (-half * (1 + growth))), growth, level
 
 
+def filled(
+    curves: Sequence[Curve], unit: str, by: Sequence[Curve] | None = None
+) -> list[Curve]:
+    """Curves of which a run that did not count a unit took what others of its (B_p, n) did.
+
+    Args:
+        curves: of a sweep.
+        unit: rollouts, which all count, tokens or gpu-hours.
+        by: whose lines tell; None: their own. What none of them counted stays unknown.
+    """
+    lacking = [c for c in curves if c.spent(unit) is None]
+    found = lines(curves if by is None else by, unit) if lacking else {}
+
+    def took(c: Curve) -> FloatArray:
+        at_K = np.log10(np.maximum(c.rollouts_K, 1e-300))
+        return np.asarray(np.where(c.rollouts_K > 0, 10 ** found[c.configuration].of(at_K), 0.0))
+
+    name = f"{unit.replace('-', '_')}_K"
+    return [c if c.spent(unit) is not None or c.configuration not in found
+            else c.replace(**{name: took(c)}) for c in curves]  # fmt: skip
+
+
 def solved(takes: Callable[[float], float], amount: float, near: float) -> float:
     """The rollouts that take an amount, where more of them take more, within `_WIDE` of some."""
     low, high = (math.log10(max(near, 1e-300)) + side for side in (-_WIDE, _WIDE))

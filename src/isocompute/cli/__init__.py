@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from types import FrameType
 
 from isocompute.cli.asking import asking_lines
+from isocompute.cli.output import write_json
 from isocompute.cli.parser import build_parser, parse_options
 from isocompute.domain.text import visible
 from isocompute.errors import InputError, IsocomputeError, RefusalError
@@ -85,7 +86,11 @@ def _run(argv: Sequence[str] | None) -> int:
         options = parse_options(argv)
     except SystemExit as asked:  # --help and --version have printed what they were asked for
         return int(asked.code or 0)
-    code: int = options.command(options)
+    try:
+        code: int = options.command(options)
+    except RefusalError as error:  # an answer, too
+        write_json(error.document, getattr(options, "json", None))
+        raise
     return code
 
 

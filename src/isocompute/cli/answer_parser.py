@@ -171,7 +171,7 @@ def _add_setting(parser: Parser) -> None:
         "--unit",
         choices=("rollouts", "tokens", "gpu-hours"),
         help="what compute is counted in (default: rollouts; for a budget in tokens, GPU-hours "
-        "or money: tokens or GPU-hours if every run logged them)",
+        "or money: tokens or GPU-hours if all n logged them)",
     )
 
 

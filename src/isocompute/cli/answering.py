@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from isocompute.cli.output import check_target, show, warn, write_json
 from isocompute.cli.scores import metric_names, narrowed, repeated, scores
 from isocompute.cli.values import rates_given
-from isocompute.errors import InputError
+from isocompute.errors import InputError, RefusalError
 from isocompute.files import not_found, refuse_file
 
 if TYPE_CHECKING:
@@ -139,9 +139,9 @@ def plan(options: Options) -> int:
                       steps=options.steps)  # fmt: skip
     _for_engine(answer.document, options.trainer)
     document = on_processes(answer.document, options.processes, options.trainer)
-    write_json(document, options.json)
     if answer.refusal is not None:
-        raise answer.refusal
+        raise RefusalError(answer.refusal.reason, answer.refusal.run_next, document)
+    write_json(document, options.json)
     lines = advice_lines(
         with_comments(document), trainer=options.trainer, why=options.why, quiet=options.quiet
     )

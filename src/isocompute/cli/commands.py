@@ -132,7 +132,8 @@ def run(options: Options) -> int:
         return _dry_run(study, lacks, folder, options)
     study = open_study(options.study, options.overrides, folder)
     summary, cost = _train(study, folder, options)
-    write_json({**summary.accounting.to_dict(), "estimate": cost.to_dict()}, options.json)
+    counted = {"version": 1, **summary.accounting.to_dict(), "estimate": cost.to_dict()}
+    write_json(counted, options.json)
     show([*summary_lines(summary, str(folder)), *_why_ended(study, folder)],
          quiet=options.json == "-")  # fmt: skip
     return summary.exit_code
@@ -238,10 +239,10 @@ def lr_sweep(options: Options) -> int:
         folder, study, **scores, command=shlex.join(["isocompute", "lr-sweep", *again]),
         run_steps=steps_meant(_own(opened, options, folder) if whole else opened),
     )  # fmt: skip
-    write_json(document, options.json)
     show(lr_sweep_lines(document), quiet=options.json == "-")
     if document["anchor"] is None:
-        raise RefusalError(document["reason"], document["run_next"])
+        raise RefusalError(document["reason"], document["run_next"], document)
+    write_json(document, options.json)
     return 0
 
 
@@ -260,7 +261,7 @@ def _train(study: Study, folder: Path, options: Options) -> tuple[Summary, Cost]
     from isocompute.cli.live import LiveLine
     from isocompute.cli.tables import cost_line, grid_lines
     from isocompute.engines import evaluations_drawn, takes_whole_machine
-    from isocompute.runner import calibrate, default_workers, run_study
+    from isocompute.runner import calibrate, check_before_writing, default_workers, run_study
     from isocompute.sources.studies import with_own_start
     from isocompute.store import Database
     from isocompute.store.begun import KEPT
@@ -280,6 +281,8 @@ def _train(study: Study, folder: Path, options: Options) -> tuple[Summary, Cost]
         from isocompute.design.decider import decider
 
         decide = decider(study, folder)
+    if pool is None:
+        check_before_writing(study, folder)
     # An edit that is refused is refused before its cost is told. A first start that was cut short
     # has left a file that is empty or holds no work yet: it is new still.
     with contextlib.closing(Database(folder, create=True)) as database:

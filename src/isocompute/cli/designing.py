@@ -79,7 +79,8 @@ def design(options: Options) -> int:
     document |= with_recipe(document, trainer.kept)
     document |= {
         "engine": trainer.engine, "gpus": trainer.gpus, "difficulty": case.difficulty,
-        "written": None, "learning_rate": trainer.learning_rate,
+        "written": None, "lacks": None, "time": None, "wall_s": None,
+        "learning_rate": trainer.learning_rate,
     }  # fmt: skip
     document["worth"]["across_models"] = None if case.source else {
         "without": _BOTH_LOST, "after": _BOTH_LOST}  # fmt: skip
@@ -324,8 +325,7 @@ def _written(
         final=final.rollouts if swept else final,
         tried=runs.tried or limits.tried(written, trainer.recipe),
     )  # fmt: skip
-    found: dict[str, Any] = {"written": "sweep" if swept else "run", "study": options.output,
-                             "lacks": None}  # fmt: skip
+    found: dict[str, Any] = {"written": "sweep" if swept else "run", "study": options.output}
     try:
         study, found["lacks"] = planned_study(path)
     except Exception:

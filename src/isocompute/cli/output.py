@@ -36,8 +36,9 @@ def check_target(
     path = Path(target)
     if path.is_dir() or not path.parent.is_dir():
         raise InputError(
-            f"an output must be a file in a folder that exists, but got {target!r}; "
-            "create the folder or change the name."
+            f"an output must be a file in a folder that exists, but got {target!r}, "
+            + ("which is a folder; name a file in it." if path.is_dir()
+               else "in none; create the folder or change the name.")
         )
     refuse_device(path)
     if beside is not None and path.absolute() == Path(beside).absolute():

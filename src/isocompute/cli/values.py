@@ -84,10 +84,11 @@ def gpus(text: str) -> tuple[int, str]:
     >>> gpus("64xH100"), gpus("8")
     ((64, 'H100'), (8, ''))
     """
-    number, _, kind = text.partition("x")
-    if not number.strip().isdecimal() or int(number) < 1 or text.endswith("x"):
-        raise argparse.ArgumentTypeError(f"must be 64xH100 or 64, but got {text!r}")
-    return int(number), kind.strip()
+    number, times, kind = (part.strip() for part in text.partition("x"))
+    named = kind[:1].isalpha() if times else True  # no model begins with a digit: 8x8xH100 is 64
+    if not number.isdecimal() or int(number) < 1 or not named:
+        raise argparse.ArgumentTypeError(f"must be all GPUs, 64xH100 or 64, but got {text!r}")
+    return int(number), kind
 
 
 def hours(text: str) -> float:

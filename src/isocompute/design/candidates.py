@@ -292,6 +292,6 @@ def _none(limits: Limits, b_p: int) -> InputError:
     return InputError(
         f"a sweep needs {FEWEST_N} n with {LEAST_STEPS} steps each (at least {compact(takes)} "
         f"rollouts at B_p = {b_p}), but may spend {compact(bought * limits.spend)} "
-        f"({limits.spend:.3g} of {compact(bought)}); raise --budget or --spend, or plan from a "
-        "published sweep: `isocompute plan`."
+        f"({limits.spend:.3g} of {compact(bought)}); raise --budget or --spend, or plan "
+        "without one: `isocompute plan`."
     )

@@ -2,6 +2,7 @@
 
 from isocompute.runner.calibrate import calibrate
 from isocompute.runner.open import missing_trainer, open_study, planned_study
+from isocompute.runner.preflight import check_before_writing
 from isocompute.runner.preview import Preview, preview
 from isocompute.runner.progress import Progress, Summary
 from isocompute.runner.run import default_workers, run_study
@@ -13,6 +14,7 @@ __all__ = [
     "Settings",
     "Summary",
     "calibrate",
+    "check_before_writing",
     "default_workers",
     "missing_trainer",
     "open_study",

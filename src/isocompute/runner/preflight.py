@@ -32,6 +32,18 @@ def check_trainers(study: Study) -> None:
             getattr(engine, "check_installed", lambda _: None)(spec)
 
 
+def check_before_writing(study: Study, folder: Path) -> bool:
+    """`check_trainers` of a study that is not begun: bad input leaves nothing behind.
+
+    Returns:
+        Whether it was asked. One that is begun may have nothing left to train.
+    """
+    if (folder / "study.db").is_file():
+        return False
+    check_trainers(study)
+    return True
+
+
 def check_folder(folder: Path) -> list[str]:
     """Try to write, look for room, and warn of a network file system.
 

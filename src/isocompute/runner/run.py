@@ -19,7 +19,7 @@ from isocompute.runner.calibrate import book_calibration
 from isocompute.runner.course import Course, Decide
 from isocompute.runner.execute import Outcome, Task, slice_of
 from isocompute.runner.pool import Event, InlinePool, Pool, ProcessPool
-from isocompute.runner.preflight import check_folder, check_trainers
+from isocompute.runner.preflight import check_before_writing, check_folder, check_trainers
 from isocompute.runner.progress import Pace, Progress, Summary, progress_of
 from isocompute.runner.pulse import Pulse
 from isocompute.runner.settings import Settings
@@ -121,13 +121,14 @@ class _Runner:
         self.last_report = -1e9
         self.stopping_since: float | None = None
         self.ending = False
-        self.elsewhere = False  # trains on other machines than this one
         self.is_checked = False
 
     def run(
         self, retry_failed: bool, pool: Callable[[Database], Pool] | None,
         calibration: Calibration | None, decide: Decide | None, thaw: Sequence[int] | bool,
     ) -> Summary:  # fmt: skip
+        # A cluster's machines are their own.
+        self.is_checked = pool is not None or check_before_writing(self.study, self.folder)
         database = Database(self.folder, create=True)
         try:
             self.database = database
@@ -143,7 +144,7 @@ class _Runner:
             self.course = Course(database, self.study, decide)
             if thaw is not False:
                 self.course.thaw(None if thaw is True else thaw)
-            self.pool, self.elsewhere = self._make_pool(pool), pool is not None
+            self.pool = self._make_pool(pool)
             with self._signals():
                 try:
                     self._loop()
@@ -180,7 +181,7 @@ class _Runner:
 
     def _start_tasks(self) -> None:
         while not self._stopping and self.pool.free and self.course.pending(self.pulse.dead()):
-            if not self.is_checked and not self.elsewhere:  # a cluster's machines are their own
+            if not self.is_checked:
                 check_trainers(self.study)
             self.is_checked = True
             try:

@@ -94,7 +94,7 @@ class Database:
         elif not self.path.is_file():
             raise InputError(
                 f"a study folder must hold study.db, but {str(self.folder)!r} does not; "
-                "give the folder that `isocompute run` wrote."
+                "give one that `isocompute run` or `import` wrote."
             )
         try:
             with self._translated():

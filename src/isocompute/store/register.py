@@ -14,8 +14,9 @@ from isocompute.problems import ProblemSet
 from isocompute.recipe import Recipe
 from isocompute.store.begun import keep_begun_recipes
 from isocompute.store.database import Database
-from isocompute.store.files import run_folder
+from isocompute.store.files import remove, run_folder
 from isocompute.store.made_of import fingerprints, refuse_changed
+from isocompute.store.processes import has_died
 from isocompute.study.spec import RunSpec
 from isocompute.study.sweep import Study
 
@@ -23,7 +24,8 @@ from isocompute.study.sweep import Study
 def register(database: Database, study: Study, *, retry_failed: bool = False) -> Study:
     """Enter a study's runs: new ones are added, a larger budget continues the old ones.
 
-    Runs in the store that the study no longer asks for stay as they are.
+    Runs in the store that the study no longer asks for stay as they are; one that was edited
+    before it had results becomes what it was edited to.
 
     Args:
         database: of the study.
@@ -44,6 +46,7 @@ def register(database: Database, study: Study, *, retry_failed: bool = False) ->
         if _adopt(connection, database.folder, stored, study):
             stored = _stored(connection)
         _refuse_edits(stored, study)
+        _replace_edited(connection, database.folder, stored, study)
         for spec in study.runs:
             _add_run(connection, spec)
         if retry_failed:
@@ -77,8 +80,8 @@ def _revisions(connection: sqlite3.Connection, study: Study) -> dict[str, int]:
         begun, pending = (
             connection.execute(sql, (name,)).fetchone()[0]
             for sql in (
-                "SELECT count(*) FROM attempts a JOIN runs r ON r.run = a.run "
-                "WHERE json_extract(r.spec, '$.engine') = ?",
+                "SELECT count(*) FROM runs WHERE steps_done + evaluation_rollouts > 0 "
+                "AND json_extract(spec, '$.engine') = ?",
                 "SELECT count(*) FROM runs WHERE state = 'pending' "
                 "AND json_extract(spec, '$.engine') = ?",
             )
@@ -200,6 +203,39 @@ def _refuse_edits(stored: Mapping[str, tuple[dict[str, Any], int]], study: Study
             f"seed={new['seed']} it changes {changed}; undo it, list both variants, or use "
             "another folder (-o)."
         )
+
+
+def _replace_edited(
+    connection: sqlite3.Connection, folder: Path, stored: _Stored, study: Study
+) -> None:
+    """Give a new run the place of one that it was edited from, if that has no results.
+
+    What attempts of that drew stays in the books, as lost. A runner at work may be about to train
+    it, so then both stay.
+    """
+    processes = connection.execute("SELECT process FROM runners").fetchall()
+    if not all(has_died(process) for (process,) in processes):
+        return
+    asked, left = {spec.hash for spec in study.runs}, dict[tuple[Any, ...], list[str]]()
+    for run_hash, (content, _) in stored.items():
+        if run_hash not in asked:  # those with results were refused
+            left.setdefault(_coordinates(content), []).append(run_hash)
+    for spec in study.runs:
+        olds = [] if spec.hash in stored else left.get(_coordinates(spec.to_dict()), [])
+        if not olds:
+            continue
+        old = olds.pop(0)
+        for table in ("evaluations", "unjudged", "checkpoints"):  # of step 0
+            connection.execute(
+                f"DELETE FROM {table} WHERE run = (SELECT run FROM runs WHERE hash = ?)", (old,)
+            )
+        connection.execute(
+            "UPDATE runs SET hash = ?, state = 'pending', reason = '', failures = 0, "
+            "evaluation_rollouts = 0, evaluation_tokens = 0, first_weights = '', findings = NULL "
+            "WHERE hash = ?",
+            (spec.hash, old),
+        )
+        remove(run_folder(folder, old))
 
 
 # What a specification calls otherwise than the study file does.

@@ -148,10 +148,6 @@ class Curve:
         Raises:
             InputError: another unit, or tokens or GPU-hours of a run that has none.
         """
-        if unit not in UNITS:
-            raise InputError(
-                f"unit must be one of {', '.join(UNITS)}, but got {unit!r}; choose one of them."
-            )
         spent_K = self.spent(unit)
         if spent_K is None:
             who = (
@@ -163,6 +159,10 @@ class Curve:
 
     def spent(self, unit: str) -> FloatArray | None:
         """As `position`; None where it is not known."""
+        if unit not in UNITS:
+            raise InputError(
+                f"unit must be one of {', '.join(UNITS)}, but got {unit!r}; choose one of them."
+            )
         spent_K: FloatArray | None = getattr(self, f"{unit.replace('-', '_')}_K")
         return spent_K
 

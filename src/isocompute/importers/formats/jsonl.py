@@ -49,9 +49,9 @@ _SEPARATOR = re.compile("[./]")
 _FEW = 2  # counts: as many go up by chance
 _KEYS = 8  # of a row without a step
 _FIRST = 2_000  # rows that tell how counters go together
-# what a loop of one's own writes where it goes on: resumed_step: 60, resume_from: "out/ckpt_60"
+# what a loop of one's own writes where it goes on: resumed_step: 60, resume_from: out/ckpt_60
 _RESUMED = re.compile(r"(?:resum\w*|restart\w*|start)_?(?:step|iter(?:ation)?|update)|"
-                      r"(?:resum|restart)[a-z]*(?:_(?:from|at))?(?:_checkpoint)?", re.I)  # fmt: skip
+                      r"(?:resum|restart)[a-z]*(?:_(?:from|at))?(?:_checkpoint)?", re.I)
 _CHECKPOINT = re.compile(r"(?:step|ckpt|checkpoint|iter|update)s?[-_=]?0*([0-9]{1,9})"
                          r"(?:\.\w+)?/?$", re.I)  # fmt: skip
 _PROBE = 200  # lines looked at before a file counts as no JSON lines

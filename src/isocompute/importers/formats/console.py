@@ -191,8 +191,8 @@ def _cure(told: str) -> str:
     "its line '[eval] step 20: 3/8 right' is no trainer's: write a CSV of its scores: "
     """
     if (match := _TOLD.search(told)) is None:
-        return ("give the trainer_state.json of the last checkpoint, or, where all that was planned "
-                "was trained, the launch script beside it with --max_steps and --logging_steps")
+        return ("give the trainer_state.json of the last checkpoint, or, if it was trained to the "
+                "end, lay the launch script with --max_steps and --logging_steps beside it")
     share = match[0].rsplit(maxsplit=1)[-1]
     solved, _, of = share.partition("/")
     worth = f" ({share} is {int(solved) / int(of):.4g})" if int(of or 0) else ""

@@ -17,7 +17,7 @@ from isocompute.importers.formats.dumps import (
 )
 from isocompute.importers.formats.whose import UnnamedRows
 from isocompute.importers.runs.collect import MAX_RUNS, Collector
-from isocompute.importers.runs.steps import Parts, parts_of
+from isocompute.importers.runs.counting import Parts, parts_of
 from isocompute.importers.values.imported import Errors, ImportedRun, provenance_of
 from isocompute.importers.values.reading import (
     MAX_LINE_BYTES,
@@ -240,15 +240,19 @@ def with_share(row: dict[str, object]) -> dict[str, object]:
 
     >>> with_share({"event": "eval", "correct": 30, "total": 40})["eval/correct/total"]
     0.75
+    >>> with_share({"step": 8, "val/solved": 30, "val/total": 40})["val/solved/total"]
+    0.75
     """
-    for right in _RIGHT:
-        if right not in row:
+    for key in row:
+        section, slash, right = key.rpartition("/")
+        if right not in _RIGHT:
             continue
-        for of in (key for key in _OF_ALL if key in row):
-            part, every = row[right], row[of]
+        for of in (of for of in _OF_ALL if section + slash + of in row):
+            part, every = row[key], row[section + slash + of]
             if type(part) is type(every) is int and 0 <= part <= every and every:
-                said = next((f"{row[key]}/" for key in OF_SPLIT if str(row.get(key)) in SPLITS), "")
-                return {**row, f"{said}{right}/{of}": part / every}
+                said = next((f"{row[name]}/" for name in OF_SPLIT
+                             if str(row.get(name)) in SPLITS), "")  # fmt: skip
+                return {**row, f"{said}{key}/{of}": part / every}
     return row
 
 

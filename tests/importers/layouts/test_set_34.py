@@ -250,3 +250,9 @@ def test_seeds_in_one_file_share_the_configuration_beside_it(tmp_path: Path) -> 
         key: at for n in N for seed in (1, 2) for key, at in of(6, n, seed).items()
     }
     assert {run.seed for run in read_log(tmp_path)} == {1, 2}
+
+
+def test_rollouts_of_less_than_a_batch_are_none(tmp_path: Path) -> None:
+    file = table(tmp_path, "problems_per_batch,rollouts_per_problem,rollouts,score", [
+        f"6,{n},{6 * n * s / 1000},{score(s, n)}" for n in N for s in AT])  # fmt: skip
+    assert "must be cumulative, at least B_p * n after an update" in refused(file)

@@ -16,6 +16,7 @@ from isocompute.model import fit_posterior
 from isocompute.model import form as forms
 from isocompute.model import noise as noises
 from isocompute.model import prior as priors
+from isocompute.model import solve
 from isocompute.model.data import SweepData, reduce_curves
 from isocompute.model.form import HINGE, KNOTS, SPACING, Form, sigma
 from isocompute.model.hypotheses import Hypotheses
@@ -608,3 +609,10 @@ def test_scores_hang_little_on_the_seed() -> None:
     mean, spread = (np.array([f(d, axis=0) for d in draws]) for f in (np.mean, np.std))
     apart = mean.std(axis=0, ddof=1) / spread.mean(axis=0)
     assert np.sqrt((apart**2).mean()) < 0.25
+
+
+def test_a_noise_without_a_factor_has_no_evidence() -> None:
+    covariance = np.stack([np.eye(2), np.ones((2, 2)) - 1e-3 * np.eye(2)])[:, None]
+    lower = solve._lower(covariance)
+    assert lower[0, 0].tolist() == np.eye(2).tolist()
+    assert np.isinf(lower[1]).all()

@@ -12,9 +12,9 @@ Where a line belongs. A package imports from those above it alone, this folder f
 - beside: where the configuration of a run is: in the folder of its log or above (beside), in a
   command (launched), a list of runs (listed), any file that names it (elsewhere), the log's own
   rows (described).
-- runs: rows are taken (collect, collected, points); they become updates (updates, steps, cadence,
-  placing), B_p, n and compute (conclude, checks, doubts); records and logs that are one run
-  (identity, shared, sequels, siblings), and which runs are repetitions (repetitions).
+- runs: rows are taken (collect, collected, points); they become updates (updates, steps, counting,
+  cadence, placing), B_p, n and compute (conclude, checks, doubts); records and logs that are one
+  run (identity, shared, sequels, siblings), and which runs are repetitions (repetitions).
 - tables: those that people made (tidy), from any file (table, workbooks): what is taken of them
   (taken), their contract (columns, cells, ranges, checks), curves (curves, wide), what stands
   beside them (beside); one that was given to an import (handing).

@@ -88,7 +88,8 @@ def read_log(
         )
     check_map(path, runs, settings)
     settled = named_apart(settle_runs(runs, resumed=settings.resumed))
-    refuse_siblings(settled, named=settings.pattern is not None)
+    counted = settings.step is not None or settings.eval_every is not None
+    refuse_siblings(settled, named=settings.pattern is not None, counted=counted)
     return settled
 
 

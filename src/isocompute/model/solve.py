@@ -240,13 +240,26 @@ def linear_evidence(
     down = _downhill(form.own, products, apart, precision)
     loss = _loss(products, apart, precision)
     gain = np.linalg.solve(hessian, down[:, :, None])[:, :, 0]
-    lower = np.linalg.cholesky(covariance)
+    lower = _lower(covariance)
     out: FloatArray = (
         -0.5 * (loss - (gain * down).sum(axis=1))
         - 0.5 * np.linalg.slogdet(hessian)[1]
         - np.log(np.diagonal(lower, axis1=2, axis2=3)).sum(axis=(1, 2))
     )
     return out
+
+
+def _lower(covariance: FloatArray) -> FloatArray:
+    """Cholesky factors (S, J, K, K); infinite, so without evidence, where rounding leaves none.
+
+    Noise that lasts, far beyond what the scores show, hides the grain of each evaluation.
+    """
+    try:
+        return np.asarray(np.linalg.cholesky(covariance), dtype=np.float64)
+    except np.linalg.LinAlgError:
+        if len(covariance) > 1:
+            return np.concatenate([_lower(one[None]) for one in covariance])
+        return np.full_like(covariance, np.inf)
 
 
 def slope(

@@ -13,7 +13,7 @@ import pytest
 from isocompute.cli import main
 from isocompute.errors import InputError
 from isocompute.importers import read_log
-from isocompute.importers.runs.steps import parts_of
+from isocompute.importers.runs.counting import parts_of
 from isocompute.importers.words.settings import load_settings
 from isocompute.sources import load_curves
 from layout_helpers import AT, MAP, drawn, lines, load, log, of, refused, score, write

@@ -46,6 +46,7 @@ _LOOP = re.compile(r"for\s+([A-Za-z_]\w*)\s+in\s+(.*)$")
 _BLOCK = re.compile(r"(?:for|while|until)\b")
 _BRANCH = re.compile(r"(?:if|case)\b|(?:function\s+)?[\w-]+\s*\(\)")
 _USED = re.compile(r"\$\{?(\w+)\}?")
+_CALLED_WITH = r"[0-9.]+[eE]-[0-9]+|[A-Za-z0-9.]+"  # a caller's variable in a name: 1e-6, 8, base
 _DEFAULT = re.compile(r"\$\{(\w+):?-[^}]*\}")
 # What a job writes; under any other name may lie another project's runs of the same names.
 _OF_RUNS = ("", "outputs", "output", "out", "runs", "results", "checkpoints", "ckpts", "multirun",
@@ -158,7 +159,7 @@ def _called(one: _Script, run: str) -> _Script | None:
         form = re.escape(literal[0])
         for i, (name, rest) in enumerate(zip(names, literal[1:], strict=True)):
             again = name in names[:i]
-            form += (f"(?P=v{name})" if again else f"(?P<v{name}>[A-Za-z0-9.]+)") + re.escape(rest)
+            form += (f"(?P=v{name})" if again else f"(?P<v{name}>{_CALLED_WITH})") + re.escape(rest)
         if match := re.fullmatch(form, run):
             text = _put(one.text, {name[1:]: value for name, value in match.groupdict().items()})
             said = said_in(text)

@@ -44,6 +44,7 @@ from isocompute.importers.values.reading import (
     iter_lines,
     open_log,
     parse_python,
+    whole,
 )
 from isocompute.importers.words.configuration import configuration
 from isocompute.importers.words.fresh import Found
@@ -163,6 +164,8 @@ def _read(path: Path, settings: Settings, part: Part, others: int) -> list[Impor
                 runs.hears(settings_in(text), number, progress)
     runs.blocks(blocks.end(), 0)
     _cut_off(config, "", runs.pending)
+    if progress.is_unplanned:
+        progress.plan(*runs.planned())
     for step, values, at in progress.finish(str(path)):
         runs.source = "trl-console"
         runs.row(str(step), values, at)
@@ -188,7 +191,8 @@ def _cure(told: str) -> str:
     "its line '[eval] step 20: 3/8 right' is no trainer's: write a CSV of its scores: "
     """
     if (match := _TOLD.search(told)) is None:
-        return "give the trainer_state.json of the last checkpoint"
+        return ("give the trainer_state.json of the last checkpoint, or, if it was trained to the "
+                "end, lay the launch script with --max_steps and --logging_steps beside it")
     share = match[0].rsplit(maxsplit=1)[-1]
     solved, _, of = share.partition("/")
     worth = f" ({share} is {int(solved) / int(of):.4g})" if int(of or 0) else ""
@@ -276,6 +280,13 @@ class _Runs:
     def plan(self, steps: int) -> None:
         """Take the number of updates that a progress bar counts to."""
         self.found[-1].configure({"max_steps": steps})
+
+    def planned(self) -> tuple[int | None, int | None]:
+        """The updates of a run and of a row, as what lies beside the console says them."""
+        if len(self.found) == 1:
+            self._look_beside(self.found[0])
+        said = self.found[-1].configured
+        return configuration(said).steps or self.settings.steps, whole(said.get("logging_steps"))
 
     def row(self, step: str, values: dict[str, object], number: int) -> None:
         if self.pending:

@@ -17,7 +17,7 @@ from isocompute.importers.formats.dumps import (
 )
 from isocompute.importers.formats.whose import UnnamedRows
 from isocompute.importers.runs.collect import MAX_RUNS, Collector
-from isocompute.importers.runs.steps import Parts, parts_of
+from isocompute.importers.runs.counting import Parts, parts_of
 from isocompute.importers.values.imported import Errors, ImportedRun, provenance_of
 from isocompute.importers.values.reading import (
     MAX_LINE_BYTES,
@@ -26,6 +26,7 @@ from isocompute.importers.values.reading import (
     open_log,
     parse_json,
     unfolded,
+    whole,
 )
 from isocompute.importers.values.series import SETTINGS
 from isocompute.importers.words.called import may_be_setting
@@ -48,6 +49,11 @@ _SEPARATOR = re.compile("[./]")
 _FEW = 2  # counts: as many go up by chance
 _KEYS = 8  # of a row without a step
 _FIRST = 2_000  # rows that tell how counters go together
+# what a loop of one's own writes where it goes on: resumed_step: 60, resume_from: out/ckpt_60
+_RESUMED = re.compile(r"(?:resum\w*|restart\w*|start)_?(?:step|iter(?:ation)?|update)|"
+                      r"(?:resum|restart)[a-z]*(?:_(?:from|at))?(?:_checkpoint)?", re.I)
+_CHECKPOINT = re.compile(r"(?:step|ckpt|checkpoint|iter|update)s?[-_=]?0*([0-9]{1,9})"
+                         r"(?:\.\w+)?/?$", re.I)  # fmt: skip
 _PROBE = 200  # lines looked at before a file counts as no JSON lines
 
 
@@ -89,6 +95,24 @@ class RunsOfRows:
         self._known: dict[str, Collector] = {}
         self._unnamed = UnnamedRows(first, path)
         self._parts: dict[Path, Parts | None] = {}
+        self._resumed = 0  # the step that the log says it goes on from, until a row has one
+        self._ahead = 0  # of a counter that began anew
+
+    def goes_on(self, step: int) -> None:
+        """Take the step of the checkpoint that the rows behind go on from."""
+        self._resumed = step
+
+    def counted_on(self, step: object) -> object:
+        """A row's step; where its counter began anew behind a checkpoint, counted on from there."""
+        at = whole(step) if self._resumed or self._ahead else None
+        if at is None:
+            return step
+        if self._resumed:
+            self._ahead, self._resumed = self._resumed * (at < self._resumed), 0
+            if self._ahead:
+                self.first.counters.infer(f"steps: counted on from {self._ahead}, the checkpoint "
+                                          "that a row names, since they begin anew behind it")
+        return at + self._ahead
 
     def of(self, row: Mapping[str, object], step: object = None) -> Collector:
         """The collector of the run that a row names, or whose settings it repeats.
@@ -216,16 +240,33 @@ def with_share(row: dict[str, object]) -> dict[str, object]:
 
     >>> with_share({"event": "eval", "correct": 30, "total": 40})["eval/correct/total"]
     0.75
+    >>> with_share({"step": 8, "val/solved": 30, "val/total": 40})["val/solved/total"]
+    0.75
     """
-    for right in _RIGHT:
-        if right not in row:
+    for key in row:
+        section, slash, right = key.rpartition("/")
+        if right not in _RIGHT:
             continue
-        for of in (key for key in _OF_ALL if key in row):
-            part, every = row[right], row[of]
+        for of in (of for of in _OF_ALL if section + slash + of in row):
+            part, every = row[key], row[section + slash + of]
             if type(part) is type(every) is int and 0 <= part <= every and every:
-                said = next((f"{row[key]}/" for key in OF_SPLIT if str(row.get(key)) in SPLITS), "")
-                return {**row, f"{said}{right}/{of}": part / every}
+                said = next((f"{row[name]}/" for name in OF_SPLIT
+                             if str(row.get(name)) in SPLITS), "")  # fmt: skip
+                return {**row, f"{said}{key}/{of}": part / every}
     return row
+
+
+def _resumed(row: Mapping[str, object]) -> int | None:
+    """The step of the checkpoint that a row of one's own says a log goes on from.
+
+    >>> _resumed({"event": "resume", "resumed_from": "out/ckpt_60"}), _resumed({"start": 3})
+    (60, None)
+    """
+    for value in (value for key, value in row.items() if _RESUMED.fullmatch(key)):
+        at = _CHECKPOINT.search(value) if isinstance(value, str) else None
+        if step := whole(at[1] if at else value):
+            return step
+    return None
 
 
 def take_row(
@@ -256,6 +297,7 @@ def take_row(
             done, _, planned = str(row[key]).partition("/")
             collector.configure({"max_steps": planned})
             row = {**row, key: done}
+        row[key] = runs.counted_on(row[key])
         if not collector.n_rows:
             collector.configure(settings_in_row(row), number)
         nested = any(isinstance(value, dict) for value in row.values())
@@ -271,6 +313,9 @@ def take_row(
         config = {k: v for k, v in row.items() if k not in RUN_KEYS}  # a line above its rows
     if isinstance(config, dict):
         collector.configure(config, number)
+        return ""
+    if (resumed := _resumed(row)) is not None:
+        runs.goes_on(resumed)
         return ""
     collector.errors.add(number, f"a row must have the key {key!r}")
     for k in list(row)[:_KEYS]:

@@ -49,6 +49,16 @@ class Progress:
         self._again = False  # and rows of training followed
         self._epochs: int | None = None  # and updates by a banner, which counts without a bar
         self._planned: int | None = None
+        self._every: int | None = None  # updates of a row, where they are known
+
+    @property
+    def is_unplanned(self) -> bool:
+        """Whether neither a bar nor a banner says how many updates the rows are of."""
+        return self.total is None and self._planned is None and self.began
+
+    def plan(self, updates: int | None, every: int | None) -> None:
+        """Take the updates that were planned, and those of a row; None of these: all were done."""
+        self._planned, self._every = updates, every
 
     def take(self, text: str, line: int) -> None:
         """Take a line of text with bars, rows or a banner in it."""
@@ -93,6 +103,11 @@ class Progress:
     def _is_whole(self) -> bool:
         """Whether the plan of a banner was trained to its end, and not stopped on the way."""
         trains = [row for row in self._rows if row.trains]
+        if self._every is not None and self._planned is not None and trains:
+            left = self._planned - self._every * len(trains)
+            if left == 0:
+                self._ended = self._ended or trains[-1]
+            return 0 <= left < self._every and self._ended is not None
         if self._ended is None or not trains:
             return len(trains) == self._planned
         rates = [rate for row in trains if (rate := number(row.values.get("learning_rate")))]

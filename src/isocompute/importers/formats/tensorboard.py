@@ -12,6 +12,7 @@ import re
 import struct
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from itertools import chain, islice
 from pathlib import Path
 from typing import IO
@@ -31,6 +32,7 @@ from isocompute.importers.values.wire import (
 from isocompute.importers.words.configuration import configuration
 from isocompute.importers.words.paths import folder_name
 from isocompute.importers.words.settings import Settings
+from isocompute.importers.words.vocabulary import EVALUATED_SET
 
 MAX_RECORD_BYTES = 1 << 20  # a scalar has some tens of bytes; larger ones are images, histograms
 _CHUNK = 1 << 20
@@ -204,13 +206,24 @@ def read_tensorboard(
     events = _with_lines(path, lines, collector)
     first = list(islice(events, _FIRST))
     collector.expect({tag: None for _, _, tag, _ in first})
+    of_set, at = dict[str, float](), 0  # TRL's loss of an evaluation set stands before its scores
     for record, step, tag, value in chain(first, events):
+        if _names_set(tag):
+            of_set, at = {tag: value}, step
+        elif of_set and step != at:
+            of_set = {}
         if tag in _UPDATES and whole(value) not in (None, step):
             collector.counters.differ(tag, step, int(value))
-        collector.row(step, {tag: value, **along.get(step, {})}, record)
+        collector.row(step, {tag: value, **along.get(step, {}), **of_set}, record)
     if errors.count:
         collector.note(f"{errors.count} records were damaged or cut short and were not read")
     return [collector.finish(path, "tensorboard")]
+
+
+@lru_cache(4096)
+def _names_set(tag: str) -> bool:
+    """Whether a tag is the loss or the runtime of one of several evaluation sets of TRL's."""
+    return EVALUATED_SET.fullmatch(tag) is not None
 
 
 def _configure_by_hparams(path: Path, collector: Collector) -> None:

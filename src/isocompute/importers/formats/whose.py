@@ -249,7 +249,9 @@ class UnnamedRows:
                 f"run: no key names it; rows that differ in {', '.join(differ)} are of different "
                 "runs"
             )
-            collector.configure_beside(self._path, alone=False)
+            seeds = all(one.endswith("seed") for one in differ)
+            collector.configure_beside(self._path, alone=seeds)
+            collector.configure({k: v for k, v in said if k in differ})  # the rows' own
         return [one for one in self._runs.values() if one is not self._first]
 
     def _refuse_side_by_side(self) -> None:

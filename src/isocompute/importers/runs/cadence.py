@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from isocompute.importers.runs.points import Points
-from isocompute.importers.values.imported import IntArray, UnclearError, distinct
+from isocompute.importers.values.imported import IntArray, Series, UnclearError, distinct
 from isocompute.importers.values.reading import whole
 from isocompute.importers.words.settings import Settings
 from isocompute.importers.words.vocabulary import STEP_KEYS
@@ -33,6 +33,12 @@ _ACCUMULATED = re.compile(
     r"(?:^|[._/])(?:grad(?:ient)?s?_?)?accum(?:ulat(?:e|ion))?(?:_?(?:steps|iters|(?:grad_)?batches))?$",
     re.I,
 )
+# Updates of the optimizer that a batch of rollouts serves, in the words of a loop of one's own
+_REUSED = re.compile(
+    r"(?:^|[._/])(?:(?:num|n)_)?(?:(?:ppo|inner|update|policy|optimization)_epochs|mini_?batches|"
+    r"(?:\w+_)?(?:updates|epochs|iterations)_per_(?:rollout|generation|batch|step|iteration))"
+    r"(?:_(?:num|count))?$", re.I,
+)
 _BATCHES = re.compile(r"(?:.*[._/])?(?:(?:num|n|total|max)_)?(?:train(?:ing)?_)?batches", re.I)
 # Whether the first evaluation is before training: verl, TRL, SkyRL, anybody
 _BEFORE = re.compile(
@@ -42,7 +48,7 @@ _BEFORE = re.compile(
 _LEAST = 3  # evaluations one by one: two may stand side by side, at six a short run is read over
 # Of a plan, in evaluations of one update each: a fifth. At two, runs under way are asked about; at
 # ten, a sweep with few evaluations is read over.
-_FEW = 5
+FEW = 5
 # Evaluations one by one that no plan confirms: beyond so many they are a number of every update. At
 # half long sweeps are read over, at twice short runs of such numbers are asked about.
 _MOST = 100
@@ -150,6 +156,41 @@ def own_ticks(points: Collection[Points], config: Mapping[str, object], what: st
     return int(gaps[0]) if gaps.size == 1 else 1
 
 
+def refuse_reused(points: Collection[Points], config: Mapping[str, object], what: str) -> None:
+    """Ask what a step is where a loop of one's own makes several updates with a batch.
+
+    Its steps count batches where rewards differ within what would be one, or evaluations stand
+    elsewhere than behind whole ones.
+
+    Raises:
+        UnclearError: neither is so.
+    """
+    said = {key: count for key, value in config.items()
+            if _REUSED.search(key) and (count := whole(value) or 0) > 1}  # fmt: skip
+    own = [p for p in points if p.step]
+    ticks = int(np.prod([*said.values()], dtype=np.int64))
+    if not said or "num_generations" in config or any(
+        p.column.trainer not in ("", "trl") for p in own
+    ):
+        return
+    for one in own:
+        step_K = one.steps_K
+        if one.column.split != "train" and (step_K % ticks).any():
+            return
+        if one.column.split == "train" and all(
+            np.any((np.diff(block) == 0) & (np.diff(one.scores_K) != 0))
+            for block in (step_K // ticks, (step_K - 1) // ticks)
+        ):
+            return
+    keys = ", ".join(f"{key} is {count}" for key, count in said.items())
+    raise UnclearError(
+        f"{what}: updates must be known, but {keys}, and all scores stand at multiples of {ticks}: "
+        f"steps of the optimizer, or batches; add --set num_iterations={ticks} if a batch serves "
+        f"{ticks} steps, --set num_iterations=1 if the steps count batches.",
+        options=("--set", "num_iterations=K"), trial=("--set", "num_iterations=1"),
+    )
+
+
 def _gaps(steps: Sequence[IntArray]) -> IntArray:
     """Distances between steps of several series, each once."""
     return np.unique(np.diff(np.unique(np.concatenate(steps)))) if steps else np.zeros(0, int)
@@ -204,6 +245,21 @@ def as_planned(points: Collection[Points], config: Mapping[str, object], cadence
             f" one in {every} of {planned} steps ({cadence.key})")
 
 
+def _numbers(step_K: IntArray) -> int | None:
+    """The last of steps that stand one by one from 0 or 1 on; None of others.
+
+    >>> _numbers(np.array([1, 2, 3])), _numbers(np.array([0, 2, 4]))
+    (3, None)
+    """
+    few = step_K.size < _LEAST or step_K[0] > 1
+    return None if few or step_K[-1] - step_K[0] != step_K.size - 1 else int(step_K[-1])
+
+
+def numbered(series: Sequence[Series]) -> int | None:
+    """The last step of evaluations of which each has the number after the one before."""
+    return _numbers(distinct(np.concatenate([s.step_K for s in series])))
+
+
 def as_evaluations(
     points: Collection[Points], cadence: Cadence, trained: int, what: str, from_zero: bool = False
 ) -> tuple[int, int] | None:
@@ -226,11 +282,10 @@ def as_evaluations(
     if not own or any(p.column.trainer for p in own):
         return None
     step_K = distinct(np.concatenate([p.steps_K for p in own]))
-    last = int(step_K[-1])
-    if step_K[0] > 1 or step_K.size < _LEAST or last - int(step_K[0]) != step_K.size - 1:
+    if (last := _numbers(step_K)) is None:
         return None
     end = trained + from_zero if trained > last else cadence.planned
-    few = end is not None and end // last >= _FEW
+    few = end is not None and end // last >= FEW
     if every is None and few and end is not None and (
         trained > last or end % last == 0  # without rows of training it may be under way
     ):

@@ -201,6 +201,7 @@ def _tell_order(c: Collected, what: str, redone: int | None, is_backward: bool) 
     if inferred or any(" with another score" in line for line in notes):
         refuse_still(c.points, what)
         doubts.refuse_several(c.name, c.perhaps)
+        doubts.refuse_going_on(c, what)
         if told := of_two_kinds(c.points):
             beside = f" (beside them: {', '.join(c.unread[:5])})" if c.unread else ""
             raise UnclearError(

@@ -16,6 +16,8 @@ from isocompute.importers.runs import checks
 from isocompute.importers.runs.cadence import accumulated
 from isocompute.importers.runs.collected import Collected
 from isocompute.importers.runs.placing import LATE
+from isocompute.importers.runs.points import started_over
+from isocompute.importers.runs.repetitions import NOT_NOISE, noise_of
 from isocompute.importers.runs.sequels import span_of
 from isocompute.importers.runs.steps import BEFORE
 from isocompute.importers.values.imported import TAKEN_ONCE, ImportedRun, IntArray, UnclearError
@@ -29,6 +31,7 @@ from isocompute.importers.words.settings import Settings
 
 _OF_TABLES = ("problems_drawn", "epochs")  # what a column map calls counts so far
 _OF_LOOPS = ("_per_iter", "_per_iteration", "_per_batch")  # a step or an update is an update
+_ENOUGH = 4  # scores of a start, that tell its noise
 _PROCESSES = "processes: "  # begins what a run infers of its B_p
 
 
@@ -224,6 +227,31 @@ def refuse_several(run: str, perhaps: Mapping[str, Mapping[int, int]]) -> None:
                 f"a run must have one {key}, but the rows of {run!r} have {first} and "
                 f"{other} and hold the same steps again; give each run a log of its own, or "
                 "its rows a name in `run`."
+            )
+
+
+def refuse_going_on(c: Collected, what: str) -> None:
+    """Refuse rows that start over where scores go on, as those of a counter that began anew.
+
+    Raises:
+        UnclearError: with both scores, and what settles it.
+    """
+    for points in c.points if c.settings.resumed != "apart" else ():
+        step_K, score_K = points.steps_K, points.scores_K
+        at = started_over(step_K, score_K)
+        began = max(np.flatnonzero(np.diff(step_K[:at]) < 0) + 1, default=0)  # the start before
+        before, after = score_K[began:at], score_K[at:]
+        if min(before.size, after.size) < _ENOUGH:
+            continue
+        first, last, again = (float(score) for score in (before[0], before[-1], after[0]))
+        if abs(again - first) > max(NOT_NOISE * noise_of(before, after), 2 * abs(again - last)):
+            raise UnclearError(
+                f"{what}: a log that starts over must score as it began, but {points.key} has "
+                f"{first:.3g} at step {step_K[0]}, {last:.3g} at step {step_K[at - 1]} and "
+                f"{again:.3g} at step {step_K[at]} again, as if it went on from a checkpoint; if "
+                "it did, count the steps behind it on from that checkpoint's in a copy, if it "
+                "began anew add --set resumed=apart.", options=("--set", "resumed=apart"),
+                condition=f"the later rows of {c.name!r} began anew",
             )
 
 

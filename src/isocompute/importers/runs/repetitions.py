@@ -72,7 +72,9 @@ def require_one_arm(runs: Sequence[ImportedRun], asked: Collection[str] = ()) ->
             f"runs must share their {name.replace('_', ' ')} to be compared or averaged, but have "
             f"{listed}; choose with --where {name}={next(iter(values))}, or keep all with "
             f"--where '{name}=*'.",
-            options=("--where", f"{name}={name.upper()}"), trial=("--where", f"{name}=*"),
+            # what is asked further is asked of those of one value
+            options=("--where", f"{name}={name.upper()}"),
+            trial=("--where", f"{name}={next(iter(values))}"),
         )
     if "run" not in asked:
         refuse_two_sweeps(map(_named, runs))

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from isocompute.importers.beside.described import files_beside
+from isocompute.importers.runs.cadence import FEW, numbered
 from isocompute.importers.values.imported import ImportedRun, UnclearError
 from isocompute.importers.words.names import number_in, pattern_of
 from isocompute.importers.words.paths import job_of
@@ -24,12 +25,15 @@ _RANK = re.compile(rf"gpu[-_]?[0-9]+|.*{RANK.pattern}.*", re.I)
 _ATTEMPT = re.compile(r"(?:attempt|try|retry|restart)[-_]?[0-9]+", re.I)
 
 
-def refuse_siblings(runs: Sequence[ImportedRun], *, named: bool) -> None:
+def refuse_siblings(
+    runs: Sequence[ImportedRun], *, named: bool, counted: bool = False
+) -> None:
     """Refuse parts and attempts of one run, and a configuration that names speak against.
 
     Args:
         runs: of one folder.
         named: whether the user has said what the names mean.
+        counted: whether the user has said what steps count.
 
     Raises:
         UnclearError: names the logs and the cure.
@@ -37,6 +41,8 @@ def refuse_siblings(runs: Sequence[ImportedRun], *, named: bool) -> None:
     _refuse_ranks(runs)
     _refuse_attempts(runs)
     _refuse_one_of_several(runs)
+    if not counted:
+        _refuse_counted_evaluations(runs)
     if not named:
         _refuse_base(runs)
 
@@ -92,6 +98,27 @@ def _refuse_one_of_several(runs: Sequence[ImportedRun]) -> None:
                 f"{first} and {second}, and none goes on with the other; keep the log that counts "
                 "and move the others away, or lay its own configuration into the folder of each."
             )
+
+
+def _refuse_counted_evaluations(runs: Sequence[ImportedRun]) -> None:
+    """Evaluations one by one in a log of their own, beside the log of a far longer training."""
+    logs: dict[tuple[object, ...], list[ImportedRun]] = defaultdict(list)
+    for run in runs:
+        logs[Path(run.provenance.path).parent, *run.design].append(run)
+    for found in logs.values():
+        trained = max((run.provenance.trained or 0 for run in found
+                       if all(s.split == "train" for s in run.series)), default=0)  # fmt: skip
+        for run in (r for r in found if r.series and all(s.split != "train" for s in r.series)):
+            if (last := numbered(run.series)) and trained // last >= FEW:
+                every = trained // last
+                raise UnclearError(
+                    f"{run.provenance.path}: steps must be updates, but its evaluations stand one "
+                    f"by one to step {last}, and the training beside it goes to {trained}; if they "
+                    f"are counted, add the updates from one to the next (--set eval_every={every} "
+                    f"--set steps={every * last}, say), else --set step=step.",
+                    options=("--set", f"eval_every={every}", "--set", f"steps={every * last}"),
+                    condition=f"an evaluation follows every {every} updates",
+                )
 
 
 def _refuse_base(runs: Sequence[ImportedRun]) -> None:

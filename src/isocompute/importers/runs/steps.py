@@ -9,11 +9,10 @@ planned one, nothing is guessed: the import stops with both values and `--set st
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
-from typing import NamedTuple
 
+from isocompute.importers.runs.counting import FEW, are_calls
 from isocompute.importers.values.imported import UnclearError
 from isocompute.importers.values.reading import clock_of, number, whole
 from isocompute.importers.words.vocabulary import (
@@ -41,7 +40,7 @@ FROM_ZERO = ("verl", "areal", "slime", "prime-rl")
 # Scores on which two counters must agree to be one: a count of calls meets it at 0 and may at 1. At
 # half chance would do, at twice short runs are asked about.
 _ENOUGH = 4
-_FEW = 3  # rows in which a count of samples is the step: at 2 it may be chance, at 6 runs are short
+_FIRST = 300  # rows that tell whether each is a call of its own
 LATER = (
     "step: the log counts its first update as step 0, so every evaluation stands one update later"
 )
@@ -82,6 +81,7 @@ class Counters:
         self.backward = False  # the log goes back in time where it goes back to a step
         self._ends: dict[str, int] = {}  # of counters beside the named one: how far they go
         self._per_epoch = False  # steps begin anew with an epoch
+        self._rows: list[tuple[int, frozenset[str]]] = []  # the first: their steps and their keys
 
     def look_for_rivals(self, values: Mapping[str, object]) -> None:
         """Take the keys of a first row: counts of samples or tokens, which the step may be."""
@@ -105,6 +105,8 @@ class Counters:
             self._per_epoch |= was is not None and now is not None and now > was
             self.backward |= goes_back(clock_of(before), clock_of(values))
         self._before = step, values
+        if len(self._rows) < _FIRST:
+            self._rows.append((step, frozenset(map(str, values))))
         return back
 
     def found(self) -> None:
@@ -168,8 +170,8 @@ class Counters:
         if seen and (own - seen[-1][1]) * (step - seen[-1][0]) < 0:
             del self._beside[key]
             return False
-        seen[_FEW:] = [(step, own)]
-        if len(ahead := self._ahead.setdefault(key, set())) < _FEW:
+        seen[FEW:] = [(step, own)]
+        if len(ahead := self._ahead.setdefault(key, set())) < FEW:
             ahead.add(own - step)
         return True
 
@@ -180,7 +182,7 @@ class Counters:
             moved = own > first and at > first_at
             # beside a count of calls, one that slips once is another
             apart = abs(own - at) > 1 or (self.calls and len(self._ahead[key]) > 1)
-            if moved and len(seen) > _FEW and apart:
+            if moved and len(seen) > FEW and apart:
                 self.differ(key, at, own)
 
     def side(self, step: int, values: Mapping[str, object]) -> int:
@@ -278,7 +280,7 @@ class Counters:
         self, what: str, last: int, elsewhere: Sequence[tuple[str, str, int]], trainers: set[str],
         both: int, planned: int | None,
     ) -> None:
-        if same := [key for key, count in self.rivals.items() if count >= _FEW]:
+        if same := [key for key, count in self.rivals.items() if count >= FEW]:
             raise UnclearError(
                 f"{what}: steps must be updates, but {same[0]} is the same number in "
                 "every row; name what counts updates with --set step=KEY, or write a table of "
@@ -306,7 +308,7 @@ class Counters:
                 options=("--set", f"step={axis}"), condition=f"`{axis}` counts updates",
             )
         if self.calls and not self.seen and last:
-            if trainers & {*CALLS}:
+            if trainers & {*CALLS} or (planned is None and are_calls(self._rows)):
                 raise UnclearError(
                     f"{what}: steps must be updates, but the tracker's own step (to {last}) counts "
                     f"calls of log and no key beside it counts updates; export the log with one "
@@ -324,63 +326,3 @@ def goes_back(was: float | None, now: float | None) -> bool:
     (True, False)
     """
     return was is not None and now is not None and now < was
-
-
-class Parts(NamedTuple):
-    """A counter of parts, how many an update has, and which rows have nothing but whole updates."""
-
-    key: str
-    each: int
-    step: str  # the counter of updates
-    shapes: frozenset[tuple[str, ...]]
-
-    def at(self, row: Mapping[str, object]) -> int | None:
-        """The update that a row stands at; None where another counter or a part says it."""
-        if self.step in row or tuple(row) not in self.shapes:
-            return None
-        count = whole(row.get(self.key))
-        return None if count is None or count % self.each else count // self.each
-
-    @property
-    def told(self) -> str:
-        """What is inferred."""
-        return (f"step: {self.key} is {self.each} times {self.step} wherever both stand, so rows "
-                f"without {self.step} stand at {self.key} / {self.each}")  # fmt: skip
-
-
-def parts_of(rows: Iterable[Mapping[str, object]], steps: Sequence[str]) -> Parts | None:
-    """How rows without a counter of updates are placed; None where all have one, or none can.
-
-    Args:
-        rows: the first of a log.
-        steps: keys that may count updates; the first that a row has counts.
-
-    >>> rows = [{"update": u, "micro": 4 * u} for u in (1, 2, 3)]
-    >>> parts_of([*rows, {"micro": 8, "acc": 0.5}], ["update"])[:3]
-    ('micro', 4, 'update')
-    """
-    each: dict[str, set[int]] = {}
-    both, own = Counter[str](), dict[str, None]()
-    rest: dict[tuple[str, ...], list[Mapping[str, object]]] = {}
-    for row in rows:
-        said = next((key for key in steps if key in row), None)
-        if said is None:
-            rest.setdefault(tuple(row), []).append(row)
-            continue
-        own[said] = None
-        if (at := whole(row[said])) is None:
-            continue
-        for key, value in row.items():
-            if key != said and type(value) is int and (at or value):
-                each.setdefault(key, set()).add(value // at if at and value % at == 0 else 0)
-                both[key] += at > 0
-    found = [(key, max(times)) for key, times in each.items()
-             if len(times) == 1 and max(times) > 1 and both[key] >= _FEW]  # fmt: skip
-    if len(found) != 1 or len(own) != 1 or not rest:
-        return None
-    key, many = found[0]
-    shapes = frozenset(
-        shape for shape, like in rest.items()
-        if all((count := whole(row.get(key))) is not None and count % many == 0 for row in like)
-    )
-    return Parts(key, many, next(iter(own)), shapes) if shapes else None

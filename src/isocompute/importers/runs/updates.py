@@ -20,10 +20,12 @@ from isocompute.importers.runs.cadence import (
     counts_responses,
     micro_batches,
     own_ticks,
+    refuse_reused,
     spread,
 )
 from isocompute.importers.runs.collected import Collected
 from isocompute.importers.runs.steps import BEFORE
+from isocompute.importers.words.configuration import of_another
 from isocompute.importers.words.fresh import Found
 from isocompute.importers.words.vocabulary import TRACKER_STEPS
 
@@ -64,6 +66,9 @@ def by_unit(c: Collected, unit: Unit, what: str) -> int:
         c.counters.infer(line)
     known = c.settings.num_iterations is not None or unit.iterations > 1
     own = 1 if known else own_ticks(c.points, c.config, what)
+    ours = c.settings.step is None and not of_another(c.config)
+    if ours and not known and own == unit.parts == 1:
+        refuse_reused(c.points, c.config, what)
     if (ticks := max(unit.iterations, unit.parts, own)) > 1:
         _count_by(c, ticks, unit.told or f"step: the log's counters move by {ticks} in an update")
     if unit.found.per_tick > 1 and c.settings.step in (None, *TRACKER_STEPS):

@@ -117,6 +117,8 @@ def columns_meant(
             continue
         if plain == "epoch" and not {"epochs", "steps", "rollouts", *_STEPS} & plains:
             plain = "epochs"
+        if plain == "lr" and "learning_rate" not in plains:
+            plain = "learning_rate"
         if plain in _SEEDS and "seed" not in plains:
             plain = "seed"
         if plain in _SETS and "problem_set" not in plains:

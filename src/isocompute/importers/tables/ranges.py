@@ -19,6 +19,7 @@ SCORES = ("score", "best", "worst")
 # Batches that serve several updates and dynamic sampling stay within 50 times; thousands do not. At
 # half a batch used for 64 updates is refused, at twice rollouts in hundreds pass.
 _LEAST = 0.02
+_ENOUGH = 4  # evaluations that are a curve
 
 
 class _Rule(NamedTuple):
@@ -99,14 +100,14 @@ def _of_rollouts(numbers: Mapping[str, FloatArray], called: str) -> Iterator[_Ru
         ~((v >= 0) & (v <= MOST_ROLLOUTS)) & (scored | ~np.isnan(v)),
         "correct or drop those rows",
     )
-    if called != "rollouts":
-        below = (v > 0) & (v < batch_of(numbers))
-        yield _Rule(
-            "rollouts", "cumulative, at least B_p * n after an update",
-            below & bool(below[v > 0].all()),
-            f"if {called!r} counts updates, map it to steps; if it is in thousands, multiply them "
-            "out",
-        )
+    below = (v > 0) & (v < batch_of(numbers))
+    few = called == "rollouts" and ("steps" in numbers or np.unique(v[below]).size < _ENOUGH)
+    yield _Rule(
+        "rollouts", "cumulative, at least B_p * n after an update",
+        below & bool(below[v > 0].all()) & (not few),
+        f"if {called!r} counts updates, map it to steps; if it is in thousands, multiply them "
+        "out",
+    )
 
 
 def _of_counts(numbers: Mapping[str, FloatArray]) -> Iterator[_Rule]:

@@ -91,6 +91,8 @@ def _named(t: Taken, columns: list[str]) -> dict[str, str]:
     names, found = columns_meant(t.path, columns, t.settings)
     t.scores.extend(found)
     names |= {c: c.strip() for c in columns if c.strip() in t.where and c not in names}
+    own = {c.strip(): name for c, name in names.items() if c.strip() not in names.values()}
+    t.where = {own.get(word, word): wanted for word, wanted in t.where.items()}
     if not names:
         unsaid = [name for name in REQUIRED if getattr(t.settings, name, None) is None]
         raise not_there(t.path, unsaid, t.header, t.settings)

@@ -32,7 +32,7 @@ YOURS = {"problems_per_batch": "B_P", "rollouts_per_problem": "N", "seed": "SEED
 EITHER = "PROBLEMS_PER_BATCH_OR_BATCH_SIZE"
 _CALLED = {
     "problems_per_batch": r"(n_|num_|batch_?)?(prompts|problems|questions|queries|tasks)"
-                          r"(_per_(batch|step|update|iter(ation)?))?|prompt_batch_size|bp",
+                          r"(_per_(batch|step|update|iter(ation)?))?|prompt_batch_size|b_?p",
     "rollouts_per_problem": r"group_?size(_mean)?|(num_?|n_?)?generations?|(\w*_)?rollouts?_?n|n|g|"
                             r"(n_?|num_?)?(samples|rollouts|generations|responses|completions|resp|"
                             r"tries|attempts)_?per_?(prompt|problem|question|episode|task)|n_?samples|num_?samples",

@@ -108,7 +108,8 @@ _FACTS: dict[str, tuple[str, ...]] = {
         "data.max_response_length", "max_completion_length", "rollout.max_new_tokens",
         "policy.generation.max_new_tokens", "generator.sampling_params.max_generate_length",
         "rollout_max_response_len", "gconfig.max_new_tokens", "response_length",
-        "orchestrator.sampling.max_tokens", "max_tokens",
+        "orchestrator.sampling.max_tokens", "max_tokens", "max_response_length", "max_new_tokens",
+        "sampling.max_new_tokens", "sampling.max_tokens", "generation.max_new_tokens",
     ),
     "temperature": (
         "actor_rollout_ref.rollout.temperature", "worker.rollout.temperature", "temperature",
@@ -117,7 +118,18 @@ _FACTS: dict[str, tuple[str, ...]] = {
     ),
     "train_set": (
         "data.train_files", "dataset_name", "data.prompt_dataset", "prompt_data",
-        "train_dataset.path", "data.train_data", "dataset_mixer_list",
+        "train_dataset.path", "data.train_data", "dataset_mixer_list", "train_file", "train_files",
+        "train_data", "train_dataset", "train_set", "data.train", "data.train_file", "dataset",
+    ),
+    "evaluation_set": (  # of a loop of one's own: a trainer's keys of scores say theirs
+        *(f"{of}{_}{what}" for of in ("eval", "val", "validation", "test") for _ in "_."
+          for what in ("file", "files", "set", "data", "dataset")),
+        "data.eval", "data.val", "data.eval_file", "data.val_file",
+    ),
+    "evaluation_temperature": (
+        "actor_rollout_ref.rollout.val_kwargs.temperature",
+        "worker.rollout.val_override_config.temperature",
+        *(f"{of}{_}temperature" for of in ("eval", "val", "validation") for _ in "_."),
     ),
 }
 FACTS = tuple(_FACTS)

@@ -45,6 +45,10 @@ WORDS = "=+^?~#%"  # the first letters of what is said of the run, not kept by s
 # what the scores of a row are of
 _OF_ROWS = frozenset(("split", "dataset", "data_source", "problem_set", "benchmark", "eval_set",
                       "subset", "mode", "phase"))  # fmt: skip
+_OF_SECTION = re.compile(  # as a section of evaluations says it: val/dataset
+    r"(?:eval|evaluation|val|validation|test)[/._](?:data_?set|data_source|data|file|problem_set|"
+    r"benchmark|set|subset|name)", re.I,
+)
 # what may say the split of a row, the most telling first, and how
 OF_SPLIT = ("split", "subset", "mode", "phase", "kind", "type", "stage", "event")
 SPLITS = {
@@ -84,7 +88,7 @@ def meaning_of(
         return f"={key}"
     if key in MODELS:
         return f"^{key}"
-    if key in _OF_ROWS:
+    if key in _OF_ROWS or _OF_SECTION.fullmatch(key):
         return f"~{key}"
     if key in _SIDES:
         return _SIDES[key]

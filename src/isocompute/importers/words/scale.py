@@ -29,6 +29,7 @@ TITLED = re.compile(
     rf"(?<![0-9])(?<![0-9] )(?:%|\bpercent) {_SCORE}", re.I,
 )
 _ROOM = 1e-9  # of the range: 1.0000000001 is a sum of floats
+_ALIKE = 10.0  # times: percent are 100 times shares; scores before training differ by less
 
 
 def check_range(score_range: tuple[float, float]) -> None:
@@ -139,6 +140,8 @@ def rescaled(curves: Sequence[Curve], score_range: tuple[float, float], path: st
 def refuse_two_units(curves: Sequence[Curve], path: str) -> None:
     """Fractions beside percent: one run lies below 1 where another goes far beyond it.
 
+    Runs of a sweep begin with one model: those that begin alike have one unit.
+
     Args:
         curves: scaled to 0..1, each with the range that it was scaled from.
         path: for the message.
@@ -151,6 +154,8 @@ def refuse_two_units(curves: Sequence[Curve], path: str) -> None:
     tops = [(c, top) for c, top in tops if top > 0]  # a run that never succeeds has either unit
     small = [(c, top) for c, top in tops if top <= 1 + _ROOM]
     large = [(c, top) for c, top in tops if top > c.score_range[1] / 10]
+    begins = max((c.score_range[1] * float(c.score_K[0]) for c, _ in large), default=0.0)
+    small = [(c, top) for c, top in small if _ALIKE * c.score_range[1] * c.score_K[0] < begins]
     if small and large:
         (one, low), (other, high) = small[0], large[0]
         raise InputError(

@@ -298,7 +298,7 @@ def load_settings(
     columns: dict[str, Any] = {}
     for one in [maps] if isinstance(maps, str | Path) else maps:
         key, equals, name = str(one).rpartition("=")
-        if equals and key and name and not Path(one).exists():
+        if equals and name and not Path(one).exists():  # a table's index has no name: =steps
             if "_OR_" in name and name.isupper():  # a place for a choice
                 raise InputError(
                     f"a column must have one meaning, but {key!r} is to be {name}; choose one: "

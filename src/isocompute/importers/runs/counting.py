@@ -1,0 +1,94 @@
+"""What rows tell of a step that none of their keys counts: parts of an update, calls of log."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
+from isocompute.importers.values.reading import whole
+
+FEW = 3  # rows in which a count of samples is the step: at 2 it may be chance, at 6 runs are short
+# Rows beside each other that share no key: two of a short phase are none, at eight a run with two
+# evaluations is read over.
+_APART = 4
+
+
+def are_calls(rows: Sequence[tuple[int, frozenset[str]]]) -> bool:
+    """Whether rows, one step after the other, hold what a trainer logs by several calls of a step.
+
+    Under a step that is handed over such rows are one.
+
+    >>> a, b = frozenset("a"), frozenset("b")
+    >>> are_calls([(2 * i + j, (a, b)[j]) for i in range(4) for j in (0, 1)])
+    True
+    >>> are_calls([(i, a if i % 2 else a | b) for i in range(8)])
+    False
+    """
+    shared = frozenset[str].intersection(*(keys for _, keys in rows)) if rows else frozenset()
+    apart = sum(
+        step - before == 1 and one > shared < other and one & other == shared
+        for (before, one), (step, other) in pairwise(rows)
+    )
+    return apart > _APART
+
+
+class Parts(NamedTuple):
+    """A counter of parts, how many an update has, and which rows have nothing but whole updates."""
+
+    key: str
+    each: int
+    step: str  # the counter of updates
+    shapes: frozenset[tuple[str, ...]]
+
+    def at(self, row: Mapping[str, object]) -> int | None:
+        """The update that a row stands at; None where another counter or a part says it."""
+        if self.step in row or tuple(row) not in self.shapes:
+            return None
+        count = whole(row.get(self.key))
+        return None if count is None or count % self.each else count // self.each
+
+    @property
+    def told(self) -> str:
+        """What is inferred."""
+        return (f"step: {self.key} is {self.each} times {self.step} wherever both stand, so rows "
+                f"without {self.step} stand at {self.key} / {self.each}")  # fmt: skip
+
+
+def parts_of(rows: Iterable[Mapping[str, object]], steps: Sequence[str]) -> Parts | None:
+    """How rows without a counter of updates are placed; None where all have one, or none can.
+
+    Args:
+        rows: the first of a log.
+        steps: keys that may count updates; the first that a row has counts.
+
+    >>> rows = [{"update": u, "micro": 4 * u} for u in (1, 2, 3)]
+    >>> parts_of([*rows, {"micro": 8, "acc": 0.5}], ["update"])[:3]
+    ('micro', 4, 'update')
+    """
+    each: dict[str, set[int]] = {}
+    both, own = Counter[str](), dict[str, None]()
+    rest: dict[tuple[str, ...], list[Mapping[str, object]]] = {}
+    for row in rows:
+        said = next((key for key in steps if key in row), None)
+        if said is None:
+            rest.setdefault(tuple(row), []).append(row)
+            continue
+        own[said] = None
+        if (at := whole(row[said])) is None:
+            continue
+        for key, value in row.items():
+            if key != said and type(value) is int and (at or value):
+                each.setdefault(key, set()).add(value // at if at and value % at == 0 else 0)
+                both[key] += at > 0
+    found = [(key, max(times)) for key, times in each.items()
+             if len(times) == 1 and max(times) > 1 and both[key] >= FEW]  # fmt: skip
+    if len(found) != 1 or len(own) != 1 or not rest:
+        return None
+    key, many = found[0]
+    shapes = frozenset(
+        shape for shape, like in rest.items()
+        if all((count := whole(row.get(key))) is not None and count % many == 0 for row in like)
+    )
+    return Parts(key, many, next(iter(own)), shapes) if shapes else None

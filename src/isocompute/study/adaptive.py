@@ -110,7 +110,8 @@ class Look(NamedTuple):
     @property
     def saw_nothing(self) -> bool:
         """Whether the sweep ended because every run failed before its first evaluation."""
-        return self.has_ended and "loss_at_target" not in self.of_sweep.numbers
+        numbers = self.of_sweep.numbers  # without a fit of them a look says only what was spent
+        return self.has_ended and "spent" in numbers and "loss_at_target" not in numbers
 
     @property
     def has_ended(self) -> bool:

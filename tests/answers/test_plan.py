@@ -870,7 +870,7 @@ def test_tokens_are_measured_on_the_sweep_unless_given() -> None:
     d = plan_budget(fit, parse_budget("5e8tok")).document
     assert d["budget_rollouts"] == pytest.approx(AT)
     assert "500 per rollout" in text(d, "tokens_measured")
-    known = {"value": pytest.approx(500), "from": "sweep"}
+    known = {"value": pytest.approx(500), "from": "sweep", "beyond": "n"}
     assert d["cost"]["source"]["tokens_per_rollout"] == known
     given = plan_budget(fit, parse_budget("5e8tok"), rates=Rates(tokens_per_rollout=1000.0))
     assert given.document["budget_rollouts"] == pytest.approx(AT / 2)

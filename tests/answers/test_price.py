@@ -14,7 +14,7 @@ import pytest
 
 from isocompute.allocation import Budget, Rates
 from isocompute.answers import advice_lines, plan_budget, plan_from_source
-from isocompute.answers.cost_words import paid_words, rate_words
+from isocompute.answers.cost_words import paid_words, rate_words, source_words
 from isocompute.answers.fit import fit_sweep
 from isocompute.answers.machines import doubt_words
 from isocompute.answers.price import Price, counted_in, priced, timed, unit_paid_in
@@ -142,13 +142,45 @@ def test_how_far_off_a_time_may_be_is_said_only_where_the_runs_tell() -> None:
 
 
 def test_a_run_that_ended_early_is_compared_where_it_ended() -> None:
-    """A rollout takes r^0.25: of a hundredth of a run a third of what it does of the whole."""
+    """A rollout takes r^0.25: of a tenth of a run half of what it does of the whole."""
     runs = [growing(n, 0.25) for n in (8, 8, 32, 32, 128, 128)]
     whole, measured = priced(runs, Rates()), Configuration(16, 8)
-    with_early = priced([*runs, runs[0].until(1e3)], Rates())
+    with_early = priced([*runs, runs[0].until(1e4)], Rates())
     assert with_early.runs[measured] == pytest.approx(3 * list(whole.runs[measured][:1]))
     assert with_early.speeds == pytest.approx(whole.speeds)
     assert with_early.off(measured) == pytest.approx(0, abs=1e-6)
+
+
+@pytest.mark.parametrize("early", [500.0, 3e3, 3e4, 6e4])
+@pytest.mark.parametrize("crashes", [1, 3])
+def test_runs_that_crashed_do_not_change_what_a_whole_one_takes(early: float, crashes: int) -> None:
+    """A rollout takes r^0.25; the first of a run that stopped are cheap, and say no more."""
+    runs, c = [growing(8, 0.25), growing(32, 0.25)], Configuration(16, 8)
+    whole = priced(runs, Rates())
+    after = priced([*runs, *crashes * [runs[0].until(early)]], Rates())
+    for rollouts in (1e4, 1e5, 4e5):
+        one, other = whole.of(c, rollouts=rollouts), after.of(c, rollouts=rollouts)
+        assert other.rollouts_per_gpu_hour == pytest.approx(one.rollouts_per_gpu_hour, rel=1e-6)
+        assert other.tokens_per_rollout == pytest.approx(one.tokens_per_rollout, rel=1e-6)
+
+
+def test_a_start_that_broke_off_while_it_warmed_up_is_no_price() -> None:
+    """The first update takes ten more: of three updates most, of a whole run nothing."""
+    def warming(updates: float) -> Curve:
+        done_K = np.unique(np.r_[min(updates, 10.0), np.linspace(updates / 8, updates, 8)])
+        return Curve(
+            problems_per_batch=16, rollouts_per_problem=8, run=str(updates),
+            rollouts_K=128 * done_K, score_K=np.full(len(done_K), 0.3),
+            gpu_hours_K=(done_K + 10) / 100,
+        )  # fmt: skip
+
+    c = Configuration(16, 8)
+    whole = priced([warming(800), warming(800)], Rates())
+    after = priced([warming(800), warming(800), *3 * [warming(3)]], Rates())
+    assert after.of(c, rollouts=1e5) == whole.of(c, rollouts=1e5)
+    assert after.runs == whole.runs
+    # Where nothing else was timed, it is all that is known.
+    assert priced([warming(3)], Rates()).speeds[c] == pytest.approx(3 * 128 / 0.13)
 
 
 @pytest.mark.heavy
@@ -817,6 +849,32 @@ def test_a_run_without_times_takes_what_others_of_its_n_take() -> None:
     zero = curve(8, 100).replace(gpu_hours_K=None)
     assert filled([curve(8, 100), zero], "gpu-hours")[1].spent("gpu-hours") == pytest.approx(
         np.array([0, 1, 10, 50, 100]))  # fmt: skip
+
+
+@pytest.mark.parametrize("count", [0.0, np.nan])
+def test_a_column_of_zeros_counts_nothing(count: float) -> None:
+    runs = [growing(n, 0.25) for n in (8, 8, 32)]
+    empty = [c if i else c.replace(tokens_K=c.rollouts_K * count) for i, c in enumerate(runs)]
+    assert "tokens" in counted_in(empty)
+    np.testing.assert_allclose(filled(empty, "tokens")[0].tokens_K, runs[0].tokens_K, rtol=1e-9)
+    none = [c.replace(tokens_K=c.rollouts_K * count) if c.rollouts_per_problem == 8 else c
+            for c in runs]  # fmt: skip
+    assert "tokens" not in counted_in(none)
+    with pytest.raises(InputError, match="needs a `tokens` column on every row"):
+        fit_sweep(none, unit="tokens", draws=20)
+
+
+@pytest.mark.parametrize("unit", ["tokens", "gpu_hours"])
+def test_one_rate_for_all_n_is_said_though_costs_grow(unit: str) -> None:
+    name = f"{unit}_K"
+    runs = [growing(n, 0.25).replace(seed=seed) for n in (8, 32, 128) for seed in (0, 1)]
+    runs = [c.replace(**{name: None}) if c.rollouts_per_problem == 8 else c for c in runs]
+    if unit == "tokens":
+        runs = [c.replace(gpu_hours_K=None) for c in runs]
+    budget = Budget(amount=1e6 if unit == "tokens" else 1.0, unit=unit)
+    cost = plan_budget(fit_sweep(runs, draws=20), budget).document["cost"]
+    words = "your runs' tokens" if unit == "tokens" else "your runs' times"
+    assert source_words(cost) == source_words(cost, trend=False) == f"{words}, one rate for all n"
 
 
 @pytest.mark.heavy

@@ -777,3 +777,34 @@ def test_what_a_sweep_may_spend_where_nobody_says():
     assert limit(1) == 2 * 2**16  # the whole grid
     assert limit(3, spend=5e4) == 5e4
     assert limit(3, spend=1e9) == 3 * 2 * 2**16
+
+
+@pytest.mark.parametrize("mended", [True, False])
+def test_a_sweep_whose_runs_all_failed_goes_on_once_they_train(tmp_path, mended):
+    def sweep(fault):
+        study = small_study(engine="odd", options={"fault": fault, "flag": str(tmp_path / "flag")},
+                            rollouts=1024, seeds=(0, 1), slices=(0.25, 0.5, 1.0))  # fmt: skip
+        return replace(study, adaptive=Bounds(target=1024))
+
+    def run(study, **options):
+        return run_study(study, tmp_path / "s", workers=0, settings=FAST,
+                         decide=decider(study, tmp_path / "s"), **options)  # fmt: skip
+
+    assert run(sweep("raises")).failed == 2
+    with Store(tmp_path / "s") as store:
+        assert last_look(store.database).saw_nothing
+        before = len(load_looks(store.database))
+    assert run(sweep("raises")).failed == 2  # nobody mended them: no look is taken
+    if mended:
+        study = sweep("plain")
+        assert preview(study, tmp_path / "s", decider(study, tmp_path / "s")).goes_on
+        run(study)
+    else:
+        assert run(sweep("raises"), retry_failed=True).failed == 2
+    with Store(tmp_path / "s") as store:
+        looks = load_looks(store.database)
+        rollouts = sum(one.rollouts for one in store.runs())
+    assert looks[before].of_sweep.action == "continue"
+    assert looks[-1].saw_nothing is not mended
+    assert (rollouts > 2 * 256) is mended
+    assert not examine(tmp_path / "s")

@@ -56,14 +56,17 @@ def source_words(cost: Mapping[str, Any], *, trend: bool = True) -> str:
     source = cost.get("source") or {}
     found = source.get("rollouts_per_gpu_hour") or {}
     tokens = source.get("tokens_per_rollout") or {}
-    if found.get("trend") or (not found and tokens.get("trend")):
+    if not found and tokens.get("beyond") == "n":
+        return f"your runs' tokens, {doubt_words(tokens)}"
+    by_one = found.get("beyond") == "n"  # which is more than that they differ
+    if not by_one and (found.get("trend") or (not found and tokens.get("trend"))):
         return rate_words(found or tokens) if trend else ""
     return rate_words(found) if found else ""
 
 
 def rate_words(found: Mapping[str, Any]) -> str:
     """Where rollouts per GPU-hour come from, and how far off they may be."""
-    if found.get("trend"):
+    if found.get("trend") and found.get("beyond") != "n":
         return f"{found['trend']} in your runs"
     if found.get("timed_on") is not None:
         return f"times of {gpus_words(found['timed_on'])}, scaled"

@@ -51,8 +51,8 @@ class Fit(Reading):
         """`overfitting` of the runs whose scores on training batches are known."""
         # Success per training rollout is comparable with mean success only.
         train = () if self.metric.startswith(("best", "worst")) else self.train
-        if self.unit == "gpu-hours":  # training batches are seldom timed
-            train = tuple(c for c in train if c.gpu_hours_K is not None)
+        # Training batches are seldom timed.
+        train = tuple(c for c in train if c.spent(self.unit) is not None)
         return overfitting(self.counted, train, unit=self.unit)
 
     def neighbours(self, x: float) -> list[dict[str, Any]]:

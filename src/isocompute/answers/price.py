@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from isocompute.allocation import Budget, Rates
 from isocompute.answers.price_error import within
-from isocompute.answers.spending import Spent, apart, lines, solved
+from isocompute.answers.spending import Spent, apart, lines, solved, telling
 from isocompute.domain import Configuration, Curve, Effort
 from isocompute.domain.curve import UNITS
 from isocompute.domain.text import compact, unit_words
@@ -201,6 +201,8 @@ class Price:
                 "off": self.off(c, rollouts), "timed_on": on, "clocked": self.clocked,
                 "beyond": self._beyond(c, rollouts),
             }  # fmt: skip
+        if self.one_rate and self.origin.get("tokens_per_rollout") == "sweep":
+            rows["tokens_per_rollout"]["beyond"] = "n"
         if self.start is not None and "rollouts_per_gpu_hour" in rows:
             rows["gpu_hours_per_start"] = {"value": self.start, "from": "sweep"}
         return rows
@@ -233,9 +235,7 @@ def per_rollout(rates: Rates, unit: str) -> float:
 def counted_in(curves: Sequence[Curve]) -> list[str]:
     """The units that runs of every (B_p, n) counted."""
     of = {unit: _of_runs(curves, unit) for unit in UNITS}
-    return [u for u, seen in of.items() if all(
-        c.configuration in seen and ((x := c.spent(u)) is None or x[-1] > 0)
-        for c in curves)]  # fmt: skip
+    return [u for u, seen in of.items() if all(c.configuration in seen for c in curves)]
 
 
 def unit_paid_in(budget: Budget | None, rates: Rates, curves: Sequence[Curve]) -> str:
@@ -331,10 +331,8 @@ def _of_runs(curves: Sequence[Curve], unit: str) -> dict[Configuration, list[flo
     where it ended, not with the whole of it.
     """
     seen = defaultdict[Configuration, list[tuple[FloatArray, FloatArray]]](list)
-    for c in curves:
-        spent_K = c.spent(unit)
-        if spent_K is not None and c.rollouts_K[-1] > 0 and 0 < spent_K[-1] < np.inf:
-            seen[c.configuration].append((c.rollouts_K, spent_K))
+    for c in telling(curves, unit):
+        seen[c.configuration].append((c.rollouts_K, c.position(unit)))
     return {c: _as_far_as_the_longest(runs) for c, runs in seen.items()}
 
 

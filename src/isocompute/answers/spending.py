@@ -92,9 +92,8 @@ def lines(curves: Sequence[Curve], unit: str) -> dict[Configuration, Spent]:
     where they do not.
     """
     runs = defaultdict[Configuration, list[tuple[FloatArray, FloatArray]]](list)
-    for c in curves:
-        if (spent_K := c.spent(unit)) is None:
-            continue
+    for c in telling(curves, unit):
+        spent_K = c.position(unit)
         known = (spent_K > 0) & np.isfinite(spent_K) & (c.rollouts_K > 0)
         if known.any():
             at, spent = np.log10(c.rollouts_K[known]), np.log10(spent_K[known])
@@ -114,11 +113,21 @@ def lines(curves: Sequence[Curve], unit: str) -> dict[Configuration, Spent]:
 
 def _middle(runs: Sequence[tuple[FloatArray, FloatArray]]) -> Spent:
     at_U = np.unique(np.concatenate([at for at, _ in runs]))
-    each_RU = [np.interp(at_U, at, spent - at) for at, spent in runs]
+    longest = max(runs, key=lambda run: float(run[0][-1]))
+    each_RU = [_as_the_longest(at_U, run, longest) for run in runs]
     # What a run says that ends early is of an earlier policy.
     ends = [_end(*run) for run in runs if run[0][-1] >= at_U[-1] - np.log10(2)]
     now, growth, level = np.median(ends, axis=0)
     return Spent(at_U, at_U + np.median(each_RU, axis=0), float(now), float(growth), float(level))
+
+
+def _as_the_longest(
+    at_U: FloatArray, run: tuple[FloatArray, FloatArray], longest: tuple[FloatArray, FloatArray]
+) -> FloatArray:
+    """What a rollout of a run takes; beyond its end it goes on as the longest run does."""
+    (at, spent), (to, whole) = run, longest
+    more = np.interp(at_U, to, whole - to) - np.interp(at[-1], to, whole - to)
+    return np.asarray(np.interp(at_U, at, spent - at) + np.where(at_U > at[-1], more, 0.0))
 
 
 def _end(at_K: FloatArray, spent_K: FloatArray) -> tuple[float, float, float]:
@@ -147,16 +156,37 @@ def filled(
         unit: rollouts, which all count, tokens or gpu-hours.
         by: whose lines tell; None: their own. What none of them counted stays unknown.
     """
-    lacking = [c for c in curves if c.spent(unit) is None]
+    lacking = [c for c in curves if not counts(c, unit)]
     found = lines(curves if by is None else by, unit) if lacking else {}
 
-    def took(c: Curve) -> FloatArray:
+    def took(c: Curve) -> FloatArray | None:
+        if c.configuration not in found:
+            return None
         at_K = np.log10(np.maximum(c.rollouts_K, 1e-300))
         return np.asarray(np.where(c.rollouts_K > 0, 10 ** found[c.configuration].of(at_K), 0.0))
 
     name = f"{unit.replace('-', '_')}_K"
-    return [c if c.spent(unit) is not None or c.configuration not in found
-            else c.replace(**{name: took(c)}) for c in curves]  # fmt: skip
+    return [c if counts(c, unit) else c.replace(**{name: took(c)}) for c in curves]
+
+
+def counts(c: Curve, unit: str) -> bool:
+    """Whether a run counted a unit: zeros, and a count that breaks off, are none."""
+    spent_K = c.spent(unit)
+    if spent_K is None or unit == "rollouts" or not c.rollouts_K[-1] > 0:
+        return spent_K is not None
+    return bool(0 < spent_K[-1] < np.inf)
+
+
+def telling(curves: Sequence[Curve], unit: str) -> list[Curve]:
+    """Runs that say what a rollout takes of a unit.
+
+    One that broke off before it counts as a run says it only where no other does: its first
+    updates, in which a trainer warms up, are most of its time.
+    """
+    those = [(c, c.rollouts_K[-1] >= MIN_STEPS * c.configuration.batch_size)
+             for c in curves if counts(c, unit) and c.rollouts_K[-1] > 0]  # fmt: skip
+    known = {c.configuration for c, is_run in those if is_run}
+    return [c for c, is_run in those if is_run or c.configuration not in known]
 
 
 def solved(takes: Callable[[float], float], amount: float, near: float) -> float:

@@ -51,8 +51,18 @@ class Course:
         if begun is not None:
             save_look(database, begun)
         last = self.refresh()
-        if last is not None and last.has_ended and study.grid().has_changed_since(last):
+        if last is None or not last.has_ended:
+            return
+        if study.grid().has_changed_since(last):
             self._next(decide, last)
+        elif last.saw_nothing and self._is_tried_again():
+            save_look(database, study.grid().begun_again(last))
+            self.refresh()
+
+    def _is_tried_again(self) -> bool:
+        """Whether a run that the last look asked for may train: mended, or to be retried."""
+        rows = self._database.read("SELECT hash FROM runs WHERE state = 'pending'")
+        return any(name in self.specs for (name,) in rows)
 
     def thaw(self, rollouts_per_problem: Sequence[int] | None) -> None:
         """Send frozen n to the end of their budget.

@@ -26,6 +26,7 @@ from isocompute.runner.settings import Settings
 from isocompute.runner.verdict import verdict
 from isocompute.store import leases
 from isocompute.store.database import BusyError, Database, FencedError, StorageError, moved_line
+from isocompute.store.edited import used_s
 from isocompute.store.register import register
 from isocompute.store.store import Store
 from isocompute.study.cost import Calibration
@@ -201,10 +202,7 @@ class _Runner:
                 commit_share=self.settings.commit_share,
             )  # fmt: skip
             self.tasks[claim.attempt] = (task, time.monotonic())
-            self.used_s[claim.attempt] = self.database.read(
-                "SELECT coalesce(sum(wall_s), 0) FROM attempts WHERE run = ? AND attempt < ?",
-                (claim.run, claim.attempt),
-            )[0][0]
+            self.used_s[claim.attempt] = used_s(self.database, claim)
             self.live[claim.hash] = (claim.from_step, claim.target_steps)
             try:
                 self.pool.start(task)

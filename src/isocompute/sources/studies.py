@@ -22,7 +22,7 @@ from isocompute.importers.values.imported import ImportedRun
 from isocompute.metrics import metric_table, parse_metric, score_from_counts
 from isocompute.recipe import Recipe
 from isocompute.store import Store, StoredRun
-from isocompute.store.arms import Where, require_one_arm, select_runs, split_source
+from isocompute.store.arms import Where, arm_labels, require_one_arm, select_runs, split_source
 from isocompute.store.decisions import load_looks, resting_states
 from isocompute.store.health import failed_rules
 from isocompute.store.shared import pair_of, stored_shared
@@ -67,6 +67,8 @@ def study_curves(
         rests = resting_states(load_looks(store.database), every)
         runs = [run for run in every if run.state != "invalid"]
         runs = select_runs(path, runs, where)
+        if len(set(arm_labels(runs))) > 1:  # one that was edited may have left runs without results
+            runs = [run for run in runs if run.steps_done] or runs
         require_one_arm(path, runs)
         if split == "train":
             curves = list(_train_curves(store, runs, metric))

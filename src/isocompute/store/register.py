@@ -14,9 +14,9 @@ from isocompute.problems import ProblemSet
 from isocompute.recipe import Recipe
 from isocompute.store.begun import keep_begun_recipes
 from isocompute.store.database import Database
-from isocompute.store.files import remove, run_folder
+from isocompute.store.edited import coordinates, remove_replaced, replace_edited
+from isocompute.store.files import run_folder
 from isocompute.store.made_of import fingerprints, refuse_changed
-from isocompute.store.processes import has_died
 from isocompute.study.spec import RunSpec
 from isocompute.study.sweep import Study
 
@@ -46,7 +46,7 @@ def register(database: Database, study: Study, *, retry_failed: bool = False) ->
         if _adopt(connection, database.folder, stored, study):
             stored = _stored(connection)
         _refuse_edits(stored, study)
-        _replace_edited(connection, database.folder, stored, study)
+        replace_edited(connection, stored, study)
         for spec in study.runs:
             _add_run(connection, spec)
         if retry_failed:
@@ -63,6 +63,7 @@ def register(database: Database, study: Study, *, retry_failed: bool = False) ->
                 "INSERT OR REPLACE INTO study (key, value) VALUES (?, ?)",
                 (key, json.dumps(value, sort_keys=True)),
             )
+    remove_replaced(database)
     return study
 
 
@@ -182,12 +183,12 @@ def _refuse_edits(stored: Mapping[str, tuple[dict[str, Any], int]], study: Study
     orphaned: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
     for run_hash, (content, steps_done) in stored.items():
         if run_hash not in asked and steps_done > 0:
-            orphaned.setdefault(_coordinates(content), []).append(content)
+            orphaned.setdefault(coordinates(content), []).append(content)
     for spec in study.runs:
         if spec.hash in stored:
             continue
         new = spec.to_dict()
-        olds = orphaned.get(_coordinates(new))
+        olds = orphaned.get(coordinates(new))
         if not olds:
             continue
         del new["steps"]
@@ -205,39 +206,6 @@ def _refuse_edits(stored: Mapping[str, tuple[dict[str, Any], int]], study: Study
         )
 
 
-def _replace_edited(
-    connection: sqlite3.Connection, folder: Path, stored: _Stored, study: Study
-) -> None:
-    """Give a new run the place of one that it was edited from, if that has no results.
-
-    What attempts of that drew stays in the books, as lost. A runner at work may be about to train
-    it, so then both stay.
-    """
-    processes = connection.execute("SELECT process FROM runners").fetchall()
-    if not all(has_died(process) for (process,) in processes):
-        return
-    asked, left = {spec.hash for spec in study.runs}, dict[tuple[Any, ...], list[str]]()
-    for run_hash, (content, _) in stored.items():
-        if run_hash not in asked:  # those with results were refused
-            left.setdefault(_coordinates(content), []).append(run_hash)
-    for spec in study.runs:
-        olds = [] if spec.hash in stored else left.get(_coordinates(spec.to_dict()), [])
-        if not olds:
-            continue
-        old = olds.pop(0)
-        for table in ("evaluations", "unjudged", "checkpoints"):  # of step 0
-            connection.execute(
-                f"DELETE FROM {table} WHERE run = (SELECT run FROM runs WHERE hash = ?)", (old,)
-            )
-        connection.execute(
-            "UPDATE runs SET hash = ?, state = 'pending', reason = '', failures = 0, "
-            "evaluation_rollouts = 0, evaluation_tokens = 0, first_weights = '', findings = NULL "
-            "WHERE hash = ?",
-            (spec.hash, old),
-        )
-        remove(run_folder(folder, old))
-
-
 # What a specification calls otherwise than the study file does.
 _FILE_WORDS = {
     "evaluation_samples": "evaluation.samples", "evaluations_per_octave": "evaluation.per_octave",
@@ -250,10 +218,6 @@ def _in_file_words(difference: str) -> str:
     if name.endswith(".sha256"):
         return f"the problems of {name.removesuffix('.sha256')}"
     return f"{_FILE_WORDS.get(name, name)}: {values}"
-
-
-def _coordinates(spec: Mapping[str, Any]) -> tuple[Any, ...]:
-    return spec["problems_per_batch"], spec["rollouts_per_problem"], spec["seed"]
 
 
 def differences(old: Any, new: Any, name: str = "") -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal, NamedTuple
 
 from isocompute.domain import Configuration
@@ -108,6 +108,12 @@ class Look(NamedTuple):
         return {d.configuration: d for d in self.decisions if d.configuration is not None}
 
     @property
+    def saw_nothing(self) -> bool:
+        """Whether the sweep ended because every run failed before its first evaluation."""
+        numbers = self.of_sweep.numbers  # without a fit of them a look says only what was spent
+        return self.has_ended and "spent" in numbers and "loss_at_target" not in numbers
+
+    @property
     def has_ended(self) -> bool:
         """Whether nothing more is decided."""
         return self.of_sweep.action == "end"
@@ -195,6 +201,11 @@ class Grid:
         number = 0 if last is None else last.number + 1
         rows = sorted([*before.values(), *new], key=lambda d: d.configuration or (0, 0))
         return Look(number, (self.of_sweep("continue", {}), *rows))
+
+    def begun_again(self, last: Look) -> Look:
+        """The look after one that saw nothing: its runs were mended, or are tried again."""
+        rows = [replace(d, action="start") for d in last.of_configurations.values()]
+        return Look(last.number + 1, (self.of_sweep("continue", {}), *rows))
 
     def thawed(self, last: Look, rollouts_per_problem: Sequence[int] | None) -> Look | None:
         """The look after a person's word that frozen n go on to the end; None: none is frozen.

@@ -12,11 +12,10 @@ import pytest
 from numpy.typing import NDArray
 
 from isocompute.domain import Configuration, Curve
-from isocompute.model import fit_posterior
+from isocompute.model import fit_posterior, solve
 from isocompute.model import form as forms
 from isocompute.model import noise as noises
 from isocompute.model import prior as priors
-from isocompute.model import solve
 from isocompute.model.data import SweepData, reduce_curves
 from isocompute.model.form import HINGE, KNOTS, SPACING, Form, sigma
 from isocompute.model.hypotheses import Hypotheses

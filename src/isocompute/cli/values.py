@@ -87,7 +87,9 @@ def gpus(text: str) -> tuple[int, str]:
     number, times, kind = (part.strip() for part in text.partition("x"))
     named = kind[:1].isalpha() if times else True  # no model begins with a digit: 8x8xH100 is 64
     if not number.isdecimal() or int(number) < 1 or not named:
-        raise argparse.ArgumentTypeError(f"must be all GPUs together, as 64xH100 or 64, but got {text!r}")
+        raise argparse.ArgumentTypeError(
+            f"must be all GPUs together, as 64xH100 or 64, but got {text!r}"
+        )
     return int(number), kind
 
 

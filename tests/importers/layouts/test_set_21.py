@@ -350,27 +350,29 @@ def test_a_sweep_s_yaml_is_a_table_of_runs(tmp_path: Path) -> None:
 # Counters.
 
 
-def looped(path: Path, n: int, parts: int) -> None:
+def looped(path: Path, n: int, parts: int, key: str = "update") -> None:
     said = {"prompts_per_step": 40, "group_size": n, "num_updates": 50, "seed": 2}
     rows: list[dict[str, object]] = [{"mb": 0, "score": score(0, n)}]
     for u in range(1, 51):
         rows += [{"mb": parts * (u - 1) + i, "loss": 0.1} for i in range(1, parts + 1)]
-        rows += [{"update": u, "mb": parts * u, "lr": 1e-6}]
+        rows += [{key: u, "mb": parts * u, "lr": 1e-6}]
         rows += [{"mb": parts * u, "score": score(u, n)}] * (u % 10 == 0)
     lines(path / f"r{n}" / "log.jsonl", rows)
     write(path / f"r{n}" / "config.json", json.dumps(said))
 
 
-@pytest.mark.parametrize("sets", [(), ("step=update",)])
+@pytest.mark.parametrize(("key", "sets"), [
+    ("update", ()), ("update", ("step=update",)), ("done", ("step=done",)),
+])  # fmt: skip
 def test_rows_that_count_parts_of_an_update_stand_at_it(
-    tmp_path: Path, sets: tuple[str, ...]
+    tmp_path: Path, key: str, sets: tuple[str, ...]
 ) -> None:
-    looped(tmp_path, 4, 8)
-    looped(tmp_path, 16, 2)
+    looped(tmp_path, 4, 8, key)
+    looped(tmp_path, 16, 2, key)
     maps = ("score=avg",)
     assert drawn(load(tmp_path, maps, sets)) == {**of(40, 4, 2), **of(40, 16, 2)}
     run = read_log(tmp_path / "r4", settings=load_settings([*sets], [*maps]))[0]
-    assert "step: mb is 8 times update wherever both stand" in " ".join(run.provenance.inferred)
+    assert f"step: mb is 8 times {key} wherever both stand" in " ".join(run.provenance.inferred)
 
 
 def test_what_counts_parts_must_be_one_and_in_several_rows() -> None:

@@ -16,6 +16,7 @@ from isocompute.errors import AskedError, InputError
 from isocompute.importers.archive import import_logs
 from isocompute.importers.words.asking import ASSUME, asked_at_once, collected
 from isocompute.importers.words.paths import parse_by_n
+from isocompute.importers.words.scored import Evidence
 from isocompute.sources import load_curves
 from test_traps import folder
 
@@ -230,3 +231,14 @@ def test_roll_validates_before_the_update_of_the_same_number(tmp_path: Path) -> 
     assert curve.problem_set == "math"
     assert curve.rollouts_K.tolist() == [256 * s for s in AT]
     assert curve.score_K.tolist() == pytest.approx([s / 99 for s in AT])
+
+
+def test_what_stands_beside_a_loss_is_told_by_two_rows() -> None:
+    rows = {"score": 0.5, "reward": 0.25, "loss": 1.5}
+    for seen, beside in ((1, []), (2, ["score", "reward"])):
+        evidence = Evidence()
+        evidence.take(1, 1, {"score": 0.5, "note": "held out"})
+        for row in range(2, 2 + seen):
+            evidence.take(row, row, rows)
+        assert evidence.likely(["score", "reward", "note", "gone"]) == (
+            ["score", "reward", "gone"], beside)  # fmt: skip

@@ -13,6 +13,7 @@ import pytest
 
 from isocompute.errors import InputError
 from isocompute.importers import load_settings, load_tidy, read_log, settings_from
+from isocompute.importers.given import tables_or_runs
 from isocompute.importers.published import load_published
 from isocompute.sources import load_curves
 
@@ -339,8 +340,8 @@ def test_json_that_is_no_table_is_refused(tmp_path: Path, text: str, says: str) 
 def test_json_rows_with_a_step_are_a_log(tmp_path: Path) -> None:
     rows = [{**OF_A_FRAME[k], "step": k, "acc": 0.3 * k, "rollouts": 16 * k} for k in range(4)]
     (tmp_path / "c.jsonl").write_text("\n".join(map(json.dumps, rows)))
-    (run,) = read_log(tmp_path / "c.jsonl")
-    assert (run.problems_per_batch, run.rollouts_per_problem) == (8, 2)
+    tables, (run,) = tables_or_runs(tmp_path / "c.jsonl", None, None)
+    assert (tables, run.problems_per_batch, run.rollouts_per_problem) == ([], 8, 2)
 
 
 def test_of_many_columns_of_one_name_some_are_said(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import chain, zip_longest
 from pathlib import Path
 
 import pytest
@@ -91,6 +92,27 @@ def test_a_counter_that_begins_anew_is_counted_on_from_the_checkpoint(tmp_path: 
     rows = held(8)
     own(tmp_path, 8, [*rows[:4], {"restarted_at": 30}, *rows[4:]])
     assert drawn(load(tmp_path, MAP)) == ALL
+
+
+def test_settings_above_the_rows_may_name_a_checkpoint_of_another_training(tmp_path: Path) -> None:
+    said = {"problems_per_batch": 6, "rollouts_per_problem": 4, "resume_from": "sft/checkpoint_900"}
+    lines(tmp_path / "log.jsonl", [said, *held(4)])
+    assert drawn(load(tmp_path / "log.jsonl", MAP)) == of(6, 4, None)
+
+
+@pytest.mark.parametrize("mixed", [False, True])
+def test_of_several_runs_in_a_file_only_the_resumed_one_is_counted_on(
+    tmp_path: Path, mixed: bool
+) -> None:
+    said = {4: {"problems_per_batch": 8}, 8: {"problems_per_batch": 4}}
+    resumed = [*held(4, range(0, 40, 10)), {"resumed_from": "out/ckpt_30"},
+               *held(4, range(40, 60, 10), shift=30)]  # fmt: skip
+    runs = [[{"run": f"g{n}", "rollouts_per_problem": n, **said[n], **row} for row in rows]
+            for n, rows in ((4, resumed), (8, held(8)))]  # fmt: skip
+    rows = [row for pair in zip_longest(*runs) for row in pair if row] if mixed else [*chain(*runs)]
+    lines(tmp_path / "log.jsonl", rows)
+    want = {(32 // n, n, None): [32 * s for s in AT] for n in (4, 8)}
+    assert drawn(load(tmp_path / "log.jsonl", MAP)) == want
 
 
 def test_scores_that_go_on_where_steps_start_over_are_asked_about(tmp_path: Path) -> None:

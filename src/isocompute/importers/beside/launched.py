@@ -14,6 +14,7 @@ import ast
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from math import prod
 from pathlib import Path
 from typing import NamedTuple
@@ -220,8 +221,12 @@ def _tasks(file: Path, text: str) -> Iterator[tuple[str, str]]:
         for sign, value in zip("xaAj", (said.get("j", file.name), str(task), "${JOB}", "${JOB}"),
                                strict=True):  # fmt: skip
             called = called.replace(f"%{sign}", value)
-        own = _ELEMENT.sub(lambda one, of=there: of.get(one[1], one[0]), text)  # type: ignore[misc]
+        own = _ELEMENT.sub(partial(_element, there), text)
         yield run_name(Path(called)), _TASK.sub(str(task), own)
+
+
+def _element(there: Mapping[str, str], one: re.Match[str]) -> str:
+    return there.get(one[1], one[0])
 
 
 def _with_file(

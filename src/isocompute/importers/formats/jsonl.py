@@ -95,24 +95,6 @@ class RunsOfRows:
         self._known: dict[str, Collector] = {}
         self._unnamed = UnnamedRows(first, path)
         self._parts: dict[Path, Parts | None] = {}
-        self._resumed = 0  # the step that the log says it goes on from, until a row has one
-        self._ahead = 0  # of a counter that began anew
-
-    def goes_on(self, step: int) -> None:
-        """Take the step of the checkpoint that the rows behind go on from."""
-        self._resumed = step
-
-    def counted_on(self, step: object) -> object:
-        """A row's step; where its counter began anew behind a checkpoint, counted on from there."""
-        at = whole(step) if self._resumed or self._ahead else None
-        if at is None:
-            return step
-        if self._resumed:
-            self._ahead, self._resumed = self._resumed * (at < self._resumed), 0
-            if self._ahead:
-                self.first.counters.infer(f"steps: counted on from {self._ahead}, the checkpoint "
-                                          "that a row names, since they begin anew behind it")
-        return at + self._ahead
 
     def of(self, row: Mapping[str, object], step: object = None) -> Collector:
         """The collector of the run that a row names, or whose settings it repeats.
@@ -297,7 +279,7 @@ def take_row(
             done, _, planned = str(row[key]).partition("/")
             collector.configure({"max_steps": planned})
             row = {**row, key: done}
-        row[key] = runs.counted_on(row[key])
+        row[key] = collector.counters.counted_on(row[key])
         if not collector.n_rows:
             collector.configure(settings_in_row(row), number)
         nested = any(isinstance(value, dict) for value in row.values())
@@ -311,11 +293,13 @@ def take_row(
     config = next((row[name] for name in SETTINGS if isinstance(row.get(name), dict)), None)
     if not isinstance(config, dict) and any(map(may_be_setting, row)):
         config = {k: v for k, v in row.items() if k not in RUN_KEYS}  # a line above its rows
+    resumed = _resumed(row)
+    # Settings above all rows may name the checkpoint of another training, that this one began with.
+    if resumed is not None and (collector.n_rows or config is None):
+        collector.counters.goes_on(resumed)
     if isinstance(config, dict):
         collector.configure(config, number)
-        return ""
-    if (resumed := _resumed(row)) is not None:
-        runs.goes_on(resumed)
+    if isinstance(config, dict) or resumed is not None:
         return ""
     collector.errors.add(number, f"a row must have the key {key!r}")
     for k in list(row)[:_KEYS]:

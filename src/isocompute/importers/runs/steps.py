@@ -81,6 +81,8 @@ class Counters:
         self.backward = False  # the log goes back in time where it goes back to a step
         self._ends: dict[str, int] = {}  # of counters beside the named one: how far they go
         self._per_epoch = False  # steps begin anew with an epoch
+        self._checkpoint = 0  # the step of one that the rows behind go on from, until one is read
+        self._behind = 0  # that of one where the counter began anew
         self._rows: list[tuple[int, frozenset[str]]] = []  # the first: their steps and their keys
 
     def look_for_rivals(self, values: Mapping[str, object]) -> None:
@@ -108,6 +110,22 @@ class Counters:
         if len(self._rows) < _FIRST:
             self._rows.append((step, frozenset(map(str, values))))
         return back
+
+    def goes_on(self, step: int) -> None:
+        """Take the step of the checkpoint that the rows behind go on from."""
+        self._checkpoint = step
+
+    def counted_on(self, step: object) -> object:
+        """A row's step; where the counter began anew behind a checkpoint, counted on from there."""
+        at = whole(step) if self._checkpoint or self._behind else None
+        if at is None:
+            return step
+        if self._checkpoint:
+            self._behind, self._checkpoint = self._checkpoint * (at < self._checkpoint), 0
+            if self._behind:
+                self.infer(f"steps: counted on from {self._behind}, the checkpoint that a row "
+                           "names, since they begin anew behind it")  # fmt: skip
+        return at + self._behind
 
     def found(self) -> None:
         """The named counter is a column that the reader hands over as the step."""

@@ -293,7 +293,7 @@ def test_without_an_evaluation_after_step_0_there_is_no_fit(curves: list[Curve])
     none = [c.until(0.0) for c in curves]
     with pytest.raises(RefusalError, match="at least 1 evaluation after step 0, but 8 curves"):
         fit_posterior(none)
-    with pytest.raises(RefusalError, match="but 0 curves have none"):
+    with pytest.raises(RefusalError, match="but got 0 .runs: 0"):
         fit_posterior([])
 
 

@@ -59,7 +59,7 @@ def fit_posterior(
     """
     if not any((c.rollouts_K > 0).any() for c in curves):
         raise RefusalError(
-            f"a fit needs at least 1 evaluation after step 0, but {len(curves)} curves have none; "
+            f"a fit needs at least 1 evaluation after step 0, but got 0 (runs: {len(curves)}); "
             "train further or check what was read.",
             [],
         )

@@ -291,7 +291,7 @@ def test_the_smallest_sweeps_have_answers(case: str, curves: list[Curve]) -> Non
 
 def test_without_an_evaluation_after_step_0_there_is_no_fit(curves: list[Curve]) -> None:
     none = [c.until(0.0) for c in curves]
-    with pytest.raises(RefusalError, match="at least 1 evaluation after step 0, but 8 curves"):
+    with pytest.raises(RefusalError, match="after step 0, but got 0 .runs: 8"):
         fit_posterior(none)
     with pytest.raises(RefusalError, match="but got 0 .runs: 0"):
         fit_posterior([])

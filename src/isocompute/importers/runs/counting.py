@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -15,21 +15,24 @@ FEW = 3  # rows in which a count of samples is the step: at 2 it may be chance, 
 _APART = 4
 
 
-def are_calls(rows: Sequence[tuple[int, frozenset[str]]]) -> bool:
+def are_calls(rows: Sequence[tuple[int, Collection[str]]]) -> bool:
     """Whether rows, one step after the other, hold what a trainer logs by several calls of a step.
 
     Under a step that is handed over such rows are one.
 
-    >>> a, b = frozenset("a"), frozenset("b")
-    >>> are_calls([(2 * i + j, (a, b)[j]) for i in range(4) for j in (0, 1)])
+    Args:
+        rows: step and keys of each.
+
+    >>> are_calls([(2 * i + j, "ab"[j]) for i in range(4) for j in (0, 1)])
     True
-    >>> are_calls([(i, a if i % 2 else a | b) for i in range(8)])
+    >>> are_calls([(i, "a" if i % 2 else "ab") for i in range(8)])
     False
     """
-    shared = frozenset[str].intersection(*(keys for _, keys in rows)) if rows else frozenset()
+    sets = [(step, frozenset(keys)) for step, keys in rows]
+    shared = frozenset[str].intersection(*(keys for _, keys in sets)) if sets else frozenset()
     apart = sum(
         step - before == 1 and one > shared < other and one & other == shared
-        for (before, one), (step, other) in pairwise(rows)
+        for (before, one), (step, other) in pairwise(sets)
     )
     return apart > _APART
 

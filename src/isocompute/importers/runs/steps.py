@@ -83,7 +83,7 @@ class Counters:
         self._per_epoch = False  # steps begin anew with an epoch
         self._checkpoint = 0  # the step of one that the rows behind go on from, until one is read
         self._behind = 0  # that of one where the counter began anew
-        self._rows: list[tuple[int, frozenset[str]]] = []  # the first: their steps and their keys
+        self._rows: list[tuple[int, tuple[str, ...]]] = []  # the first: their steps and their keys
 
     def look_for_rivals(self, values: Mapping[str, object]) -> None:
         """Take the keys of a first row: counts of samples or tokens, which the step may be."""
@@ -108,7 +108,7 @@ class Counters:
             self.backward |= goes_back(clock_of(before), clock_of(values))
         self._before = step, values
         if len(self._rows) < _FIRST:
-            self._rows.append((step, frozenset(map(str, values))))
+            self._rows.append((step, tuple(values)))
         return back
 
     def goes_on(self, step: int) -> None:

@@ -72,6 +72,26 @@ def test_a_page_is_short_enough_to_be_read() -> None:
     assert sum(words.values()) <= 25_000, sorted((n, p.name) for p, n in words.items())[-5:]
 
 
+def test_the_losses_in_the_readme_are_those_that_were_measured() -> None:
+    """Against the page that `grid_held_out.py` writes: three seeds, by the part seen."""
+    columns = {
+        "a plan": 2,
+        "the leading n": 3,
+        "the next larger": 4,
+    }
+    page = (ROOT / "docs" / "validation.md").read_text(encoding="utf-8")
+    rows = [line.strip("| ").split(" | ") for line in page.splitlines() if "| 3 | 1/" in line]
+    assert [row[1] for row in rows] == ["1/2", "1/4", "1/10"]
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    for rule, column in columns.items():
+        measured = " | ".join(f"{float(row[column]):.3f}" for row in rows)
+        assert f"| {rule} | {measured} |" in readme, (rule, measured)
+    fixed, largest = ({float(row[column]) for row in rows} for column in (5, 6))
+    said = f"n = 64 always loses {fixed.pop():.3f}, the largest n {largest.pop():.3f}."
+    assert said in readme
+    assert not fixed | largest  # the same at every part
+
+
 def test_commands_that_are_not_run_are_listed_and_shown() -> None:
     shown = [command for _, command in commands()]
     for start, why in NOT_RUN.items():

@@ -231,7 +231,8 @@ def _decided(table: Sequence[Sequence[Cell]]) -> str:
     said = f"{len(answered)} of the {len(table)} rows say yes or no in a column"
     rescued = [f"{one} by row {by_cost[one]}" for one in without if by_cost.get(one) in answered]
     also = f" What they ask is answered by its cost: {', '.join(rescued)}." if rescued else ""
-    return f"{said}; open in all: {', '.join(without) or 'none'}.{also}"
+    named = ", ".join(f"row {one}" for one in without) or "none"
+    return f"{said}; open in every column: {named}.{also}"
 
 
 def _columns(columns: Sequence[Evidence]) -> str:

@@ -304,9 +304,10 @@ def test_the_page_says_what_is_answered_by_its_cost():
     six, cost = (next(c for c in CLAIMS if c.id == one) for one in ("6", "48"))
     said = page._decided([row(replace(six, smallest=0.0005), -1), row(cost, -1)])
     assert "1 of the 2 rows" in said
-    assert said.endswith("open in all: 6. What they ask is answered by its cost: 6 by row 48.")
+    cost_says = "What they ask is answered by its cost: 6 by row 48."
+    assert said.endswith(f"open in every column: row 6. {cost_says}")
     both = page._decided([row(replace(c, smallest=0.0005), -1) for c in (six, cost)])
-    assert both.endswith("open in all: 6, 48.")
+    assert both.endswith("open in every column: row 6, row 48.")
 
 
 def test_early_and_late_are_of_the_same_runs():
@@ -540,7 +541,8 @@ def test_a_page_has_every_claim_and_leaves_no_row_without_an_answer():
     table = [[page.judge(c, column), page.judge(c, column)] for c in CLAIMS]
     written = page.text(table, "scorecard.png")
     rows, _, _ = written.partition("## What the tests can see")
-    assert f"0 of the {len(CLAIMS)} rows say yes or no in a column; open in all: 1, 2" in written
+    assert f"0 of the {len(CLAIMS)} rows say yes or no in a column;" in written
+    assert "open in every column: row 1, row 2" in written
     for c in CLAIMS:
         assert rows.count(f"| {c.id} |") == 3, c.id  # the claim, what it takes, its test
         assert c.rule in written

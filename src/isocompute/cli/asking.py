@@ -20,10 +20,18 @@ def asking_lines(error: InputError, argv: Sequence[str] | None) -> list[str]:
     if len(told) == 1 and not then:
         return told  # with its option
     typed = ["isocompute", *(sys.argv[1:] if argv is None else argv), *error.options]
-    only_if = " and ".join(one.condition for one in asked if one.condition)
-    told += [f"To paste{f', only if {only_if}' if only_if else ''}{yours(typed)}:",
-             f"  {shlex.join(typed)}"]  # fmt: skip
+    told += [f"To paste{only_if(asked)}{yours(typed)}:", f"  {shlex.join(typed)}"]
     return [*told, f"then{yours(then)}:", f"  {shlex.join(then)}"] if then else told
+
+
+def only_if(asked: Sequence[InputError]) -> str:
+    """The middle of a line above a command: what must hold for the answers that it gives.
+
+    >>> only_if([InputError("", condition="`G` holds the seed"), InputError("")])
+    ', only if `G` holds the seed'
+    """
+    held = " and ".join(dict.fromkeys(one.condition for one in asked if one.condition))
+    return f", only if {held}" if held else ""
 
 
 def yours(words: Sequence[str]) -> str:

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from isocompute.cli.asking import yours
+from isocompute.cli.asking import only_if, yours
 from isocompute.cli.cells import indented, table
 from isocompute.cli.output import check_target, show, warn, write_json
 from isocompute.errors import AskedError, InputError
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _MOST = 24  # runs in the table
 _MOST_LINES = 8  # inferences, metrics
 _PLAIN = (0.0, 1.0)
-_OF_FIT = ("--metric", "--problem-set", "--where", "--split")
+_OF_FIT = ("--metric", "--problem-set", "--where", "--split", "--range")
 
 
 def import_runs(options: argparse.Namespace) -> int:
@@ -207,11 +207,12 @@ def preview_lines(
     lines = [count, *_read_lines(runs), *_seeds(runs)]
     lines += [f"It will be asked: {one}" for one in asked]
     later = [one for one in asked if {*one.options} & {*_OF_FIT}]
-    words += [word for one in asked if one not in later for word in one.options]
-    lines.append(f"To import{yours(words)}: {shlex.join(words)}")
+    now = [one for one in asked if one not in later]
+    words += [word for one in now for word in one.options]
+    lines.append(f"To import{only_if(now)}{yours(words)}: {shlex.join(words)}")
     if later:
         then = fit_words(options.output or "study", later)
-        lines.append(f"Then{yours(then)}: {shlex.join(then)}")
+        lines.append(f"Then{only_if(later)}{yours(then)}: {shlex.join(then)}")
     return lines
 
 

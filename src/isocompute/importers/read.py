@@ -10,7 +10,15 @@ from typing import Any
 from isocompute.errors import InputError
 from isocompute.importers.beside.beside import of_other_logs
 from isocompute.importers.beside.elsewhere import configurations_in
-from isocompute.importers.folder import WRITTEN, Tried, by_kind, files_in, refuse_folder, with_notes
+from isocompute.importers.folder import (
+    WRITTEN,
+    Files,
+    Tried,
+    by_kind,
+    files_in,
+    refuse_folder,
+    with_notes,
+)
 from isocompute.importers.formats.checkpoints import (
     models_in,
     own_folder,
@@ -54,6 +62,7 @@ from isocompute.importers.tables.handing import (
 from isocompute.importers.tables.workbooks import is_workbook
 from isocompute.importers.values.imported import ImportedRun
 from isocompute.importers.values.reading import OF_ONES_OWN, UTF16, in_utf8, open_log
+from isocompute.importers.words.paths import named_by_folders
 from isocompute.importers.words.scored import check_map
 from isocompute.importers.words.settings import Settings, settings_from
 
@@ -180,7 +189,13 @@ def _read_printed(path: Path, settings: Settings, first: str) -> list[ImportedRu
 
 
 def _read_folder(folder: Path, settings: Settings) -> list[ImportedRun]:
-    files, tried = files_in(folder), Tried()
+    files = files_in(folder)
+    with named_by_folders(files.logs):
+        return _read_files(folder, files, settings)
+
+
+def _read_files(folder: Path, files: Files, settings: Settings) -> list[ImportedRun]:
+    tried = Tried()
     own, apart = _results(files.logs, settings)
     logs = [path for path in files.logs if path not in apart]
     parts = parts_in(logs)

@@ -82,7 +82,8 @@ _TESTED = re.compile(r"'(test_score/[^']{1,300})': (?:np\.float64\()?([0-9.eE+-]
 # [eval] step 20: 88/200 correct
 _TOLD = re.compile(r"\b(?:step|update|iter\w{0,6})[ =:#]{1,3}[0-9]{1,9}\b[^{}|%]{0,60}?[ =:]"
                    r"(?:[0-9]{1,9}/[0-9]{1,9}|0?\.[0-9]{1,9})(?![0-9.])", re.I)  # fmt: skip
-_GOES_ON = (" ", "'", '"', "}", "]", ")")  # how a further line of a printed dictionary begins
+# how a further line of a printed dictionary begins
+_GOES_ON = (" ", "'", '"', "}", "]", ")", ",", ":")
 
 
 def read_console(path: Path, settings: Settings) -> list[ImportedRun]:
@@ -143,7 +144,8 @@ def _read(path: Path, settings: Settings, part: Part, others: int) -> list[Impor
                     runs.row(last, scores, number)
                 validated = "" if "}" in text else validated
             elif config and process == printing:  # another may print in between
-                config = (_configuration if text[:1] in _GOES_ON else _cut_off)(
+                torn = config[-1].rstrip().endswith(":")  # Ray prints what a flush leaves of a line
+                config = (_configuration if torn or text[:1] in _GOES_ON else _cut_off)(
                     config, text, runs.pending
                 )
             elif not config and text.startswith("{'") and "'epoch': " not in text:

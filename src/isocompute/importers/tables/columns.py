@@ -18,7 +18,14 @@ from isocompute.importers.tables.wide import of_update, pattern_of_updates, says
 from isocompute.importers.values.headers import head_of, rows_of
 from isocompute.importers.values.imported import DESIGN, distinct
 from isocompute.importers.values.reading import number
-from isocompute.importers.words.asking import BY_N, SHORTEST, Cure, likely_columns, trial_of
+from isocompute.importers.words.asking import (
+    BY_N,
+    SHORTEST,
+    Cure,
+    counts_results,
+    likely_columns,
+    trial_of,
+)
 from isocompute.importers.words.called import LOG2, YOURS, by_maps, holds, mapping, maps_of
 from isocompute.importers.words.configuration import configuration
 from isocompute.importers.words.names import pattern_in_columns, pattern_in_path
@@ -265,7 +272,13 @@ def _cures(
     counters = [c for c in header if (at := cells.get(c.strip())) is not None and counts_up(at)]
     empty = [c for c in header if (at := cells.get(c.strip())) is not None and np.isnan(at).all()]
     runs = _runs_beside(path, header, settings)
-    there = likely_columns([c for c in header if c not in (*counters, *empty, *runs)], missing)
+    few = [c.strip() for c in header if c not in counters and c.strip() != "seed"
+           and _is_setting(cells.get(c.strip())) and not counts_results(c, header)]  # fmt: skip
+    free = [c for c in header if c not in (*counters, *empty, *runs)]
+    there = likely_columns(free, missing, beside=header)
+    if there.get("rollouts") in few:  # a count of rollouts goes on: what stays is that of a problem
+        constant = there.pop("rollouts")
+        there = {DESIGN[1]: constant, **there} if DESIGN[1] in missing else there
     wide = pattern_in_columns(header) if {"score", *DESIGN[1:2]} <= set(missing) else None
     if "score" in missing and wide is None and (per_update := pattern_of_updates(header)):
         yield _by_pattern(per_update, "if there is a column for every update, as it seems")
@@ -281,8 +294,6 @@ def _cures(
     if constants and (named := pattern_in_path(path, constants)):
         yield _by_pattern(named, "as the names seem to say")
         constants = [name for name in constants if f"{{{name}}}" not in named]
-    few = [c.strip() for c in header if c not in counters and c.strip() != "seed"
-           and _is_setting(cells.get(c.strip()))]  # fmt: skip
     kept = f" (it may be {', '.join(few[:5])})" if few and constants else ""
     for name in constants:
         own = f"{name}={YOURS[name]}"

@@ -351,8 +351,21 @@ _COUNT = re.compile(r"(?:^|_)(?:correct|solved|passed)$", re.I)
 _OF_RESULTS = frozenset(("benchmark", "dataset", "eval_set", "task"))  # whose rows are evaluations
 
 
-def likely_columns(header: Sequence[str], missing: Sequence[str]) -> dict[str, str]:
+def counts_results(column: str, header: Sequence[str]) -> bool:
+    """Whether a column counts samples of evaluations, each row of the table being one.
+
+    >>> [counts_results("n_samples", [one]) for one in ("benchmark", "step")]
+    [True, False]
+    """
+    return column.endswith("samples") and not _OF_RESULTS.isdisjoint(header)
+
+
+def likely_columns(
+    header: Sequence[str], missing: Sequence[str], beside: Sequence[str] = ()
+) -> dict[str, str]:
     """Name of the contract -> the column of a table that seems to hold it.
+
+    `beside`: columns of the table that hold something else.
 
     >>> likely_columns(["step", "group_size", "val/acc"], ["rollouts_per_problem", "score"])
     {'rollouts_per_problem': 'group_size', 'score': 'val/acc'}
@@ -360,8 +373,8 @@ def likely_columns(header: Sequence[str], missing: Sequence[str]) -> dict[str, s
     found: dict[str, str] = {}
     for name in missing:
         free = [c.strip() for c in header if c.strip() and c.strip() not in found.values()]
-        if name == "rollouts_per_problem" and not _OF_RESULTS.isdisjoint(free):
-            free = [c for c in free if not c.endswith("samples")]  # of an evaluation
+        if name == "rollouts_per_problem":
+            free = [c for c in free if not counts_results(c, (*free, *beside))]
         if name == "score":  # a column for every n is not the one of the scores
             free = [c for c in free if number_in(c, "rollouts_per_problem") is None]
             said = likely_key(free)

@@ -58,7 +58,9 @@ _IN_ROW = re.compile(r"(?:train|rollout)/num_(?:samples|rollouts|responses|seque
 _K = re.compile(r"(?:^|[./_])(?:rollouts?|group|grpo|sampl(?:er|ing))[./_]k$", re.I)
 _PART = re.compile(r"micro|mini|device|gpu|forward", re.I)  # of a batch
 # What is said of evaluations does not hold in training: eval.num_samples, val_batch_size
-_OF_EVALUATION = re.compile(r"(?:^|[._/])(?:evals?|evaluation|val|validation|test)[._/]", re.I)
+_OF_EVALUATION = re.compile(
+    r"(?:^|[._/])(?:evals?|evaluation|val|validation|test|dev|held_?out)[._/]", re.I
+)
 
 
 # How many problems a score is of, beside it.

@@ -8,6 +8,10 @@ repetitions. What `--set` gives for several runs at once is a pattern of their n
 from __future__ import annotations
 
 import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from typing import NamedTuple
 
@@ -35,6 +39,8 @@ _ROLES = ("explorer", "trainer")  # below one of these: Trinity-RFT's two proces
 # torchtune's, by the second of its start; ROLL's, by the process that wrote it
 TIMED = re.compile(r"log_(?:[0-9]{9,11}|rank_\w+)")
 _NUMBERED = re.compile(r"(?:version|exp)_[0-9]+|(?:v[0-9]+-)?[0-9]{8}[-_][0-9]{6}")
+# Names of files that several folders of the one that is read have: those folders are its runs.
+_ALIKE: ContextVar[frozenset[str]] = ContextVar("_ALIKE", default=frozenset())
 
 
 def folder_name(folder: Path) -> str:
@@ -67,7 +73,22 @@ def run_name(path: Path) -> str:
         name = name.removesuffix(ending)
     # W&B's history artifact is 0000.parquet
     common = name in _COMMON or name.isdecimal() or TIMED.fullmatch(name)
+    common = common or path.name in _ALIKE.get()
     return folder_name(path.parent) or name if common else name
+
+
+@contextmanager
+def named_by_folders(logs: Iterable[Path]) -> Iterator[None]:
+    """Call runs by their folders where files of one name lie in several; not those of one job."""
+    homes = defaultdict[str, set[str]](set)
+    for path in logs:
+        if not split_folder(path.parent):
+            homes[path.name].add(job_of(path.parent))
+    token = _ALIKE.set(frozenset(name for name, jobs in homes.items() if len(jobs) > 1))
+    try:
+        yield
+    finally:
+        _ALIKE.reset(token)
 
 
 _TRAIN = dict.fromkeys(("train", "training"), "train")

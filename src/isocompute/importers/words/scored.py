@@ -20,7 +20,8 @@ from isocompute.importers.words.settings import ERRORS, Settings
 
 _NO_SCORE = re.compile(  # cer and wer are error rates
     "best|peak|max|min|std|len|loss|err|wrong|fail|token|time|per_sec|ratio|clip|count|stop|format|"
-    "temperature|top_[pk]|samples_per|flo[ps]|(?<![a-z])(?:[cw]er|num|n)(?![a-z])|"
+    "violat|refus|false|entropy|perplex|"
+    "temperature|top_[pk]|samples_per|flo[ps]|(?<![a-z])(?:[cw]er|num|n|kl|ppl)(?![a-z])|"
     "_valid(?![a-z])|(?<![a-z])valid(?:ity)?_(?:[a-z]+_)?(?:rate|share|frac)", re.I,
 )
 _RATES = ("acc|correct|exact", "solve|success|pass")  # the most telling first

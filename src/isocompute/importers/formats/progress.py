@@ -136,14 +136,11 @@ class Progress:
                 row.before, row.after = 0, self.total
         placed = [row for row in self._rows if row.after is not None]
         shared = next(((a, b) for a, b in pairwise(self._rows) if a.is_apart(b)), None)
-        if (shared or len(placed) < len(self._rows)) and self.total is not None:
-            read = (_by_epoch(self._rows, self._ended, self.total, after=a) for a in (True, False))
-            if (found := [steps for steps in read if steps]) and found[0] == found[-1]:
-                self.by_epoch = True
-                for step, row in zip(found[0], self._rows, strict=True):
-                    yield step, row.values, row.line
+        if shared or len(placed) < len(self._rows):
+            if told := self._told_by_epochs():
+                yield from told
                 return
-            if shared or not placed:
+            if self.total is not None and (shared or not placed):
                 row, other = shared or (self._rows[0], self._rows[-1])
                 where = "have none" if self._bar is None else (
                     f"stand behind the bar of step {row.bar()} together"
@@ -159,6 +156,9 @@ class Progress:
             fits = [name for name in ("after", "before") if _even(self._rows, name)]
             known = [row for row in doubtful if row.before is not None]
             if len(fits) != 1 and (fits or known):
+                if told := self._told_by_epochs():
+                    yield from told
+                    return
                 row = (known or doubtful)[0]
                 raise UnclearError(
                     f"{what}: the bars around a row must show one step, but those of line "
@@ -172,6 +172,18 @@ class Progress:
                 self.unplaced += 1
             else:
                 yield step, row.values, row.line
+
+    def _told_by_epochs(self) -> list[tuple[int, dict[str, object], int]]:
+        """Every row at the step that its epoch tells; none where they do not tell all."""
+        if self.total is None:
+            return []
+        read = (_by_epoch(self._rows, self._ended, self.total, after=a) for a in (True, False))
+        found = [steps for steps in read if steps]
+        if not found or found[0] != found[-1]:
+            return []
+        self.by_epoch = True
+        return [(step, row.values, row.line)
+                for step, row in zip(found[0], self._rows, strict=True)]  # fmt: skip
 
 
 @dataclass(slots=True)

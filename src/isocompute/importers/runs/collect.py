@@ -220,7 +220,7 @@ class Collector:
                 if shape not in self._latest:
                     self._watch(shape, plan)
                 if shape not in self._trains and meanings.tell_of_training(shape):
-                    self._trains[shape] = [step, step]
+                    self._trains[shape] = [step or 1, 0]
             known = plan, self._latest.get(shape), self._trains.get(shape)
             if is_kept:
                 self._plans[shape] = known
@@ -229,7 +229,7 @@ class Collector:
             if goes_back and step <= latest[0]:
                 self._sides.trained_again(step)
             latest[0] = step
-        if span is not None and not span[0] <= step <= span[1]:
+        if span is not None and not span[0] <= step <= span[1] and meanings.trains_at(step, values):
             span[step > span[1]] = step  # the first or the last
         return plan
 

@@ -18,6 +18,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping, Sequence
 
+from isocompute.importers.values.reading import number
 from isocompute.importers.values.timing import ALIKE, ALIKE_KEYS, EPOCH, EPOCH_KEYS, TIMING_KEYS
 from isocompute.importers.words.called import may_be_setting, refuse_logarithm
 from isocompute.importers.words.configuration import IN_ROWS, MODELS
@@ -117,6 +118,15 @@ def split_said(values: Mapping[str, object], keys: Sequence[str]) -> str:
     """The split that a row says it is of in one of these keys; "" where it does not."""
     said = (SPLITS.get(str(values.get(key)).lower()) for key in keys)
     return next((split for split in said if split), "")
+
+
+def trains_at(step: int, values: Mapping[str, object]) -> bool:
+    """Whether a row whose keys tell of training does so: at step 0 a loss may be null.
+
+    >>> trains_at(0, {"loss": None, "acc": 0.5}), trains_at(0, {"loss": 0.1})
+    (False, True)
+    """
+    return step > 0 or tell_of_training([k for k, v in values.items() if number(v) is not None])
 
 
 def tell_of_training(keys: Sequence[str]) -> bool:

@@ -72,8 +72,9 @@ def run_name(path: Path) -> str:
     while (ending := next((e for e in _ENDINGS if name.endswith(e)), None)) and name != ending:
         name = name.removesuffix(ending)
     # W&B's history artifact is 0000.parquet
-    common = name in _COMMON or name.isdecimal() or TIMED.fullmatch(name)
-    common = common or path.name in _ALIKE.get()
+    common = (
+        name in _COMMON or name.isdecimal() or TIMED.fullmatch(name) or path.name in _ALIKE.get()
+    )
     return folder_name(path.parent) or name if common else name
 
 

@@ -28,7 +28,15 @@ import numpy as np
 from isocompute.importers.beside.beside import is_beside_one
 from isocompute.importers.beside.listed import NAMING
 from isocompute.importers.runs.collect import Collector
-from isocompute.importers.values.imported import DESIGN, Errors, ImportedRun, Metric, UnclearError
+from isocompute.importers.runs.siblings import refuse_two_scores
+from isocompute.importers.values.imported import (
+    DESIGN,
+    OF_CHECKPOINTS,
+    Errors,
+    ImportedRun,
+    Metric,
+    UnclearError,
+)
 from isocompute.importers.values.reading import MAX_LINE_BYTES, flatten, number, parse_json, whole
 from isocompute.importers.values.series import STEPS, points_of
 from isocompute.importers.words.called import is_called
@@ -339,6 +347,8 @@ def with_results(
             out[its_log[0]] = out[its_log[0]].inferring(told)
             continue
         if len(alike) != 1:
+            for i in named:
+                refuse_two_scores(out[i], one)
             out.append(one)
             continue
         run = out[alike[0]]
@@ -353,7 +363,7 @@ def with_results(
         provenance = replace(its, unread=tuple(unread), likely=own.candidates)
         out[alike[0]] = replace(
             run, series=(*run.series, *made), notes=(*run.notes, *one.notes), provenance=provenance
-        ).inferring(*one.provenance.inferred, f"score: of its checkpoints, {one.provenance.path}")
+        ).inferring(*one.provenance.inferred, f"{OF_CHECKPOINTS}{one.provenance.path}")
     return out
 
 

@@ -25,6 +25,20 @@ _RANK = re.compile(rf"gpu[-_]?[0-9]+|.*{RANK.pattern}.*", re.I)
 _ATTEMPT = re.compile(r"(?:attempt|try|retry|restart)[-_]?[0-9]+", re.I)
 
 
+def refuse_two_scores(run: ImportedRun, one: ImportedRun) -> None:
+    """Refuse a key of a log's rows that results of its checkpoints have with other scores."""
+    own = {(s.metric.label, s.problem_set) for s in one.series}
+    told = {s.metric.label for s in run.series
+            if s.split == "validation" and (s.metric.label, s.problem_set) in own}  # fmt: skip
+    for label in sorted(told)[:1]:
+        raise UnclearError(
+            f"a run must have one held-out score of a name, but {run.name!r} has other {label} in "
+            f"{run.provenance.path} than in {one.provenance.path}; if the first is of its training "
+            "batches, add --set split=train; else map their keys to two metrics.",
+            options=("--set", "split=train"), condition=f"{run.provenance.path} is of training",
+        )
+
+
 def refuse_siblings(
     runs: Sequence[ImportedRun], *, named: bool, counted: bool = False
 ) -> None:

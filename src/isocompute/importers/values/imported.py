@@ -26,6 +26,7 @@ AGAIN = "name: a run of the same name stands before it in the chart"
 SAMPLED = ("score: 500 rows are what run.history() samples of a longer run; run.scan_history() "
            "gives all")  # fmt: skip
 COUNTED_BY = "rollouts: counted by {}, as mapped"
+OF_CHECKPOINTS = "score: of its checkpoints, "  # begins the line of a run that has their results
 TAKEN_ONCE = "num_iterations: taken as 1"
 STOPPED = ": it counts up to its last score"  # ends the note of a run that its tracker calls failed
 FROM_NAME = "from the name"  # how `inferred` says what a pattern found

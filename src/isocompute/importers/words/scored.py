@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isocompute.errors import InputError
-from isocompute.importers.values.imported import COUNTED_BY, ImportedRun
+from isocompute.importers.values.imported import COUNTED_BY, OF_CHECKPOINTS, ImportedRun
 from isocompute.importers.values.reading import is_missing_word, number, whole
 from isocompute.importers.words.called import mapping, refuse_logarithm
 from isocompute.importers.words.settings import ERRORS, Settings
@@ -178,6 +178,8 @@ def _likely_maps(runs: Sequence[ImportedRun]) -> tuple[list[str], bool]:
     unread = [key for run in runs for key in run.provenance.unread]
     trained = found in beside and not re.search(_HELD_OUT, found, re.I)
     if trained or _of_training(found, unread):
+        if any(line.startswith(OF_CHECKPOINTS) for run in runs for line in run.provenance.inferred):
+            return [f"{mapped(found)} --set split=train"], True  # that of the log; theirs is none
         return [mapped(found)], False
     return [mapped(key) for key in (found, *alike[:_ALIKE])], not alike
 

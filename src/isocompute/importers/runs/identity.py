@@ -43,6 +43,7 @@ from isocompute.importers.values.imported import AGAIN, STOPPED, ImportedRun, Se
 from isocompute.importers.words.paths import job_of
 
 _TRACKERS = ("mlflow", "mlflow-files", "trackio", "wandb")  # where an owner gives runs their names
+_MUCH = 10  # parts of a run: its first that another shares may be one seed's, before they part
 _NUMBERED = re.compile(r" \([0-9]+\)$")  # of a name that several columns of a chart have
 
 
@@ -162,19 +163,19 @@ def _leave_branches(runs: list[ImportedRun], decided: frozenset[int]) -> list[Im
     after that checkpoint is no run of its own.
 
     Raises:
-        UnclearError: where both end at one step.
+        UnclearError: where both end at one step, or share so little that one seed may be why.
     """
     kept, left_out = list(runs), set[int]()
     for i, j, found in _branches(runs, decided):
         a, b = runs[i], runs[j]
         ends = [span.last if (span := span_of(run)) else 0 for run in (a, b)]
-        if ends[0] == ends[1]:
+        if ends[0] == ends[1] or _MUCH * found.until < min(ends):
             raise UnclearError(
                 f"runs must not share their first scores, but {named(a)} and {named(b)} have the "
-                f"same ones up to step {found.until}, as if one went on from a checkpoint of the "
-                "other; leave the file of one out, or keep both as two runs with --set "
-                "resumed=apart (then --where run=NAME chooses one).",
-                trial=APART,
+                f"same ones up to step {found.until}, as where one went on from a checkpoint of "
+                "the other, or both began with one seed; leave the file of one out, or keep both "
+                "as two runs with --set resumed=apart (then --where run=NAME chooses one).",
+                options=APART, trial=APART, condition=f"{a.name!r} and {b.name!r} are two runs",
             )
         stays, leaves = (i, j) if ends[0] > ends[1] else (j, i)
         told = (f"goes on from step {found.until} of {runs[leaves].provenance.path}, whose later "

@@ -1,0 +1,228 @@
+"""More shapes of logs that people publish, in small: one trap each, with numbers of one's own."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from isocompute.cli import main
+from isocompute.errors import InputError
+from isocompute.importers import import_logs, read_logs
+from isocompute.importers.values.imported import ImportedRun
+from isocompute.importers.words.settings import load_settings
+
+DESIGN = ["problems_per_batch=4", "rollouts_per_problem=5"]
+REWARDS = (0.25, 0.5, 0.0, 0.375, 0.75)  # of a batch of eight: coarse
+
+
+def read(source: Path, sets: Sequence[str] = (), maps: Sequence[str] = ()) -> list[ImportedRun]:
+    return read_logs([source], settings=load_settings([*sets], [*maps]))
+
+
+def refused(source: Path, sets: Sequence[str] = (), maps: Sequence[str] = ()) -> str:
+    """What an import says."""
+    study = source.parent / "study"
+    with pytest.raises(InputError) as caught:
+        import_logs([source], study, settings=load_settings([*sets], [*maps]))
+    return str(caught.value)
+
+
+def text(path: Path, content: str) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(content, "utf-8")
+    return path
+
+
+def json_lines(path: Path, rows: Iterable[Mapping[str, object]]) -> Path:
+    return text(path, "".join(json.dumps(row) + "\n" for row in rows))
+
+
+def preview(source: Path, capsys: Any, *more: str) -> str:
+    main(["import", str(source), "--preview", *more])
+    return str(capsys.readouterr().out)
+
+
+# What the command of a preview takes for granted.
+
+
+def test_a_preview_says_what_must_hold_for_its_command(tmp_path: Path, capsys: Any) -> None:
+    for n in (16, 32):
+        json_lines(tmp_path / f"lora-R{n}" / "own.jsonl", [
+            {"step": s, "val/accuracy": s / 50, "loss": 0.1, "lr": 1e-6} for s in range(1, 6)
+        ])  # fmt: skip
+    told = preview(tmp_path, capsys, "--map", "val/accuracy=avg")
+    assert "To import, only if 'lora-R16' had 16 rollouts per problem, with your own B_P:" in told
+
+
+def test_a_preview_gives_the_range_to_the_fit(tmp_path: Path, capsys: Any) -> None:
+    log = json_lines(tmp_path / "a.jsonl", [{"step": s, "val/accuracy": s} for s in range(3, 15)])
+    sets = [f"--set={one}" for one in DESIGN]
+    told = preview(log, capsys, "--map", "val/accuracy=avg", *sets)
+    assert "--range" not in next(line for line in told.splitlines() if "To import" in line)
+    assert "Then, only if the scores are percent: isocompute fit study --range 0 100" in told
+
+
+# Counts of an evaluation are no n, and an n is no total.
+
+
+def test_the_size_of_a_held_out_set_is_no_n(tmp_path: Path) -> None:
+    for step in (4, 8):
+        text(tmp_path / "run" / f"run_ckpt{step}_dev_metrics.json",
+             json.dumps({"num_samples": 80, "accuracy": 0.2}, indent=1))  # fmt: skip
+    told = refused(tmp_path, maps=["dev_metrics/accuracy=avg"])
+    assert "num_samples=rollouts_per_problem" not in told
+
+
+def test_the_size_of_a_benchmark_is_no_n(tmp_path: Path, capsys: Any) -> None:
+    rows = [f"{run},{s},{name},{size},0.3" for run in "ab" for s in (1, 2, 3)
+            for name, size in (("olympiad", 40), ("school", 30))]  # fmt: skip
+    head = "run_id,seed,benchmark,n_samples,pass_at_1"
+    table = text(tmp_path / "t.csv", "\n".join([head, *rows]))
+    main(["fit", str(table)])
+    told = capsys.readouterr().err
+    assert "pass_at_1=score" in told
+    assert "n_samples" not in told.partition("it has ")[2].partition(")")[2]
+
+
+def test_a_count_that_comes_again_and_again_is_of_one_problem(tmp_path: Path, capsys: Any) -> None:
+    rows = [f"own-{k}-r{n},{n},0.{k}" for k in range(10, 22) for n in (4, 8)]
+    table = text(tmp_path / "t.csv", "\n".join(["run_name,num_rollouts,val_accuracy", *rows]))
+    main(["fit", str(table)])
+    told = capsys.readouterr().err
+    assert "--map num_rollouts=rollouts_per_problem" in told
+    assert "num_rollouts=rollouts " not in told
+
+
+# Which key may be the score.
+
+
+@pytest.mark.parametrize("key", ["heldout_violation_rate", "eval_entropy", "avg_exact_kl"])
+def test_no_violation_entropy_or_kl_is_offered(tmp_path: Path, key: str) -> None:
+    log = json_lines(tmp_path / "a.jsonl", [
+        {"step": s, "loss": 0.1, "lr": 1e-6, key: 0.2 + s / 100} for s in range(1, 9)
+    ])  # fmt: skip
+    assert f"--map {key}=" not in refused(log, DESIGN)
+
+
+def checkpoints(folder: Path) -> Path:
+    rows = [{"step": s, "loss": 0.1, "learning_rate": 1e-6, "accuracy": 0.5 + s / 100}
+            for s in range(1, 13)]  # fmt: skip
+    json_lines(folder / "run" / "metrics.jsonl", rows)
+    for s in (6, 12):
+        text(folder / "run" / "eval" / f"step_{s}" / "eval_metrics.json",
+             json.dumps({"accuracy": 0.1 + s / 100}))  # fmt: skip
+    return folder / "run"
+
+
+def test_a_key_of_checkpoints_and_of_training_is_offered_as_that_of_training(
+    tmp_path: Path,
+) -> None:
+    assert "name the score: --map accuracy=avg --set split=train." in refused(checkpoints(tmp_path))
+
+
+def test_a_training_score_is_not_taken_for_that_of_checkpoints(tmp_path: Path) -> None:
+    told = refused(checkpoints(tmp_path), DESIGN, ["accuracy=avg"])
+    assert "one held-out score of a name" in told
+    assert "--set split=train" in told
+    (run,) = read(tmp_path / "run", [*DESIGN, "split=train"], ["accuracy=avg"])
+    assert {(s.split, s.step_K.size) for s in run.series} == {("train", 12), ("validation", 2)}
+
+
+# Names of runs.
+
+
+def test_runs_are_called_by_their_folders_where_files_have_one_name(tmp_path: Path) -> None:
+    for name in ("clip_low", "clip_high"):
+        json_lines(tmp_path / name / "step_rows.jsonl", [
+            {"step": s, "val/accuracy": s / 50 + len(name) / 100} for s in range(1, 9)
+        ])  # fmt: skip
+    json_lines(tmp_path / "clip_low" / "other.jsonl",
+               [{"step": s, "val/accuracy": s / 70} for s in range(1, 9)])  # fmt: skip
+    runs = read_logs([tmp_path], settings=load_settings([], ["val/accuracy=avg"]))
+    assert sorted(run.name for run in runs) == ["clip_high", "clip_low", "other"]
+
+
+def test_starts_of_one_job_are_not_called_by_their_folders(tmp_path: Path) -> None:
+    for k, at in ((1, range(1, 6)), (2, range(6, 11))):
+        json_lines(tmp_path / f"attempt_{k}" / "own.jsonl",
+                   [{"step": s, "val/accuracy": s / 50} for s in at])  # fmt: skip
+    (run,) = read(tmp_path, DESIGN, ["val/accuracy=avg"])
+    assert (run.name, run.series[0].step_K.size) == ("own", 10)
+
+
+# Beginnings that two runs share.
+
+
+def begun(folder: Path, name: str, until: int, end: int, then: int) -> None:
+    """A run of coarse rewards, which meet those of others now and then beyond the beginning."""
+    rows = [{"step": s, "actor/lr": 1e-6,
+             "critic/score/mean": REWARDS[(s if s <= until else s * then) % 5]}
+            for s in range(1, end + 1)]  # fmt: skip
+    json_lines(folder / f"{name}.jsonl", rows)
+
+
+def test_a_short_beginning_that_two_runs_share_is_asked_about(tmp_path: Path) -> None:
+    begun(tmp_path, "a", 6, 100, 2)
+    begun(tmp_path, "b", 6, 90, 3)
+    told = refused(tmp_path, DESIGN)
+    assert "both began with one seed" in told
+    assert len(read(tmp_path, [*DESIGN, "resumed=apart"])) == 2
+    begun(tmp_path, "a", 60, 100, 2)  # most of a run is the same: a branch
+    begun(tmp_path, "b", 60, 90, 3)
+    (run,) = read(tmp_path, DESIGN)
+    assert run.name == "a"
+
+
+def test_what_is_to_be_pasted_for_two_runs_keeps_both(tmp_path: Path, capsys: Any) -> None:
+    begun(tmp_path, "a", 6, 100, 2)
+    begun(tmp_path, "b", 6, 100, 3)
+    main(["import", str(tmp_path), "-o", str(tmp_path / "s"), *(f"--set={d}" for d in DESIGN)])
+    told = capsys.readouterr().err
+    assert "To paste, only if 'a' and 'b' are two runs:" in told
+    assert "--set resumed=apart\nthen:" in told
+
+
+# Steps, and what stands before the first update.
+
+
+def test_a_null_loss_at_step_0_is_no_update(tmp_path: Path, capsys: Any) -> None:
+    rows = [{"step": s, "loss": 0.1 if s else None, "val/accuracy": s / 100}
+            for s in range(0, 90, 10)]  # fmt: skip
+    log = json_lines(tmp_path / "a.jsonl", rows)
+    (run,) = read(log, DESIGN, ["val/accuracy=avg"])
+    assert run.provenance.trained == 80
+    rows[0]["loss"] = 0.2
+    (run,) = read(json_lines(tmp_path / "b.jsonl", rows), DESIGN, ["val/accuracy=avg"])
+    assert run.provenance.trained == 81
+
+
+def test_one_row_between_two_bars_stands_at_its_epoch(tmp_path: Path) -> None:
+    def printed(epoch: float) -> str:
+        bars = [f"\r {100 * s // 14}%|   | {s}/14 [00:01<01:00, 1.0s/it]" for s in range(15)]
+        row = {"loss": 0.1, "reward": 0.3, "epoch": epoch}
+        end = {"train_runtime": 9.5, "epoch": 1.0}
+        return "\n".join(["".join(bars[:10]), str(row), "".join(bars[10:]), str(end), ""])
+
+    log = text(tmp_path / "a.log", printed(0.71))
+    (run,) = read(log, [*DESIGN, "split=train"])
+    assert run.series[0].step_K.tolist() == [10]
+    assert "must show one step" in refused(text(tmp_path / "b.log", printed(0.68)), DESIGN)
+
+
+# A configuration that Ray prints in pieces.
+
+
+@pytest.mark.parametrize("torn", [
+    ["{'actor_rollout_ref': ", "{'rollout': {'n': ", "6,", "                        'seed': 3}},"],
+    ["{'actor_rollout_ref'", ": ", "{'rollout': {'n': 6", ",", "      'seed': 3}}", ","],
+])  # fmt: skip
+def test_a_configuration_in_pieces_is_read(tmp_path: Path, torn: Sequence[str]) -> None:
+    said = [*torn, " 'data': {'train_batch_size': ", "24}", ",", " 'trainer': {'nnodes': 1}}"]
+    rows = [f"step:{s} - critic/score/mean:0.{s + 10} - actor/lr:1e-6" for s in range(1, 5)]
+    lines = [f"(TaskRunner pid=7) {line}" for line in [*said, *rows]]
+    (run,) = read(text(tmp_path / "a.log", "\n".join(lines) + "\n"))
+    assert (run.problems_per_batch, run.rollouts_per_problem) == (24, 6)

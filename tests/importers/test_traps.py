@@ -661,7 +661,8 @@ def test_the_line_of_a_preview_has_a_place_for_all_that_is_missing(
         return capsys.readouterr().out.splitlines()[-1]
 
     named = line("named")
-    assert named.startswith("To import, with your own B_P: isocompute import ")
+    said = "only if 'g4-s0' had 4 rollouts per problem and seed 0, with your own B_P"
+    assert named.startswith(f"To import, {said}: isocompute import ")
     pattern = "pattern=g{rollouts_per_problem}-s{seed}"
     assert named.endswith(f" --set '{pattern}' --set problems_per_batch=B_P")
     argv = shlex.split(named.partition(": isocompute ")[2])

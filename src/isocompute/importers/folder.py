@@ -15,6 +15,7 @@ from isocompute.importers.formats.recording import is_recording
 from isocompute.importers.formats.stores import ABOVE, DELETED, is_mlflow_run, name_of
 from isocompute.importers.tables.handing import (
     NOTHING,
+    OF_STEPS,
     TABLE,
     is_a_table,
     is_archive,
@@ -190,7 +191,8 @@ def refuse_folder(folder: Path, files: Files, tried: Tried, deleted: int) -> NoR
         refuse_archives(folder, files.archives)
     for error in (is_a_table(p, columns) for p in files.tables if (columns := columns_of(p))):
         tried.take(error)
-    telling = [reason for reason in tried.reasons if NOTHING not in reason] or tried.reasons
+    telling = [reason for reason in tried.reasons if NOTHING not in reason]
+    telling = telling or sorted(tried.reasons, key=lambda reason: OF_STEPS not in reason)
     if telling and all(TABLE in reason for reason in telling):
         if len(telling) > 1:
             refuse_tables(folder, tried.cures.values())

@@ -181,6 +181,11 @@ def _read_printed(path: Path, settings: Settings, first: str) -> list[ImportedRu
         return prefixed
     if path.name.endswith((".csv", ".tsv", ".csv.gz")):
         raise is_a_table(path, first)
+    if any(None not in run.design[:2] for run in runs):
+        raise InputError(
+            f"a console must hold rows of updates, but {str(path)!r} ends behind the configuration "
+            "that it prints, as of a run that stopped before its first; leave it out."
+        )
     raise InputError(
         f"a log must be one of verl, TRL, W&B, TensorBoard, MLflow, trackio, prime-rl, SkyRL "
         f"or tidy curves, but {str(path)!r} {NOTHING}; give what its tracker wrote (W&B, "
@@ -218,7 +223,7 @@ def _read_files(folder: Path, files: Files, settings: Settings) -> list[Imported
         tried.read(_read_file, path, settings.for_path(path), charts.get(path, ()))
     own += evaluated_in_tables(tried.runs, tried.cures, settings)
     tried.reasons = [one for one in tried.reasons if one in tried.cures]
-    tried.runs = with_results(tried.runs, own)
+    tried.runs = with_results(tried.runs, own, settings)
     refuse_scores_elsewhere(tried.runs, tried.cures.values(), settings)
     if not tried.runs and not any(TABLE in one for one in tried.reasons):
         for path in files.written:

@@ -213,6 +213,26 @@ def test_one_row_between_two_bars_stands_at_its_epoch(tmp_path: Path) -> None:
     assert "must show one step" in refused(text(tmp_path / "b.log", printed(0.68)), DESIGN)
 
 
+# Lines of one's own that say a step.
+
+
+def own_lines(path: Path) -> Path:
+    said = [f"[step {s}] loss=0.1 acc=0.{s + 10}\n*Step 2: walk 3 at 4 km/h*" for s in (4, 8, 12)]
+    return text(path, "\n".join(said) + "\n")
+
+
+def test_lines_of_training_alone_say_how_they_are_read(tmp_path: Path) -> None:
+    text(tmp_path / "logs" / "a.log", "nothing\n")
+    told = refused(own_lines(tmp_path / "logs" / "b.log").parent)
+    assert "--map acc=avg --set split=train to read acc as of training" in told
+
+
+def test_a_line_of_a_response_is_no_row_where_the_score_is_named(tmp_path: Path) -> None:
+    log = own_lines(tmp_path / "a.log")
+    (run,) = read(log, [*DESIGN, "split=train"], ["acc=avg"])
+    assert run.series[0].step_K.tolist() == [4, 8, 12]
+
+
 # A configuration that Ray prints in pieces.
 
 
@@ -226,3 +246,10 @@ def test_a_configuration_in_pieces_is_read(tmp_path: Path, torn: Sequence[str]) 
     lines = [f"(TaskRunner pid=7) {line}" for line in [*said, *rows]]
     (run,) = read(text(tmp_path / "a.log", "\n".join(lines) + "\n"))
     assert (run.problems_per_batch, run.rollouts_per_problem) == (24, 6)
+
+
+def test_a_console_that_ends_behind_its_configuration_says_so(tmp_path: Path) -> None:
+    said = ["{'actor_rollout_ref': {'rollout': {'n': 6}},", " 'data': {'train_batch_size': 24}}",
+            "Error: no memory"]  # fmt: skip
+    log = text(tmp_path / "a.log", "\n".join(f"(TaskRunner pid=7) {line}" for line in said))
+    assert "stopped before its first; leave it out" in refused(log)

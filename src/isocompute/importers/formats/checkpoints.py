@@ -332,10 +332,10 @@ def _scores(one: Result) -> Iterator[tuple[str, str, float, int]]:
 
 
 def with_results(
-    runs: Sequence[ImportedRun], evaluated: Sequence[ImportedRun]
+    runs: Sequence[ImportedRun], evaluated: Sequence[ImportedRun], settings: Settings
 ) -> list[ImportedRun]:
     """Runs with the scores of their checkpoints, where a log bears the run's name."""
-    out = list(runs)
+    out, mapped = list(runs), {column.metric.label for column in settings.columns.values()}
     for one in evaluated:
         named = [i for i, run in enumerate(out)
                  if one.name in (run.name, run.name.partition("/")[0])]  # fmt: skip
@@ -348,7 +348,7 @@ def with_results(
             continue
         if len(alike) != 1:
             for i in named:
-                refuse_two_scores(out[i], one)
+                refuse_two_scores(out[i], one, mapped)
             out.append(one)
             continue
         run = out[alike[0]]

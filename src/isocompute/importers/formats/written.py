@@ -14,6 +14,7 @@ run. What the text says of the seed holds for all.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -26,7 +27,7 @@ from isocompute.importers.formats.notebooks import cells_of, trainings_of
 from isocompute.importers.formats.printed import settings_in
 from isocompute.importers.formats.whose import STEP_COLUMNS
 from isocompute.importers.runs.collect import Collector
-from isocompute.importers.tables.handing import is_a_table
+from isocompute.importers.tables.handing import is_a_table, of_training_alone
 from isocompute.importers.tables.workbooks import LATEX, SEED, is_workbook
 from isocompute.importers.values.imported import (
     DESIGN,
@@ -46,10 +47,11 @@ from isocompute.importers.values.reading import (
 )
 from isocompute.importers.values.series import STEPS
 from isocompute.importers.words.configuration import configuration
-from isocompute.importers.words.meanings import SPLIT_IN_KEY, SPLITS
+from isocompute.importers.words.meanings import SPLIT_IN_KEY, SPLITS, tell_of_training
 from isocompute.importers.words.names import pattern_in_columns
 from isocompute.importers.words.paths import run_name
 from isocompute.importers.words.plain_words import explained
+from isocompute.importers.words.scored import likely_key
 from isocompute.importers.words.settings import Column, Settings
 from isocompute.importers.words.vocabulary import column_of
 
@@ -246,9 +248,16 @@ def _told(path: Path, settings: Settings) -> tuple[list[_Row], Settings, str]:
             key in settings.columns or SPLIT_IN_KEY.search(key) for key, _ in found
         )
         shares |= _counted(text, found) if own else set()
+    if settings.columns:  # else a line of a response: Step 2: walk at 4
+        rows = [one for one in rows if {"event", *settings.columns} & {*one.row}
+                or tell_of_training([*one.row])]  # fmt: skip
     counts_steps = progress == {True} and all(
         {*one.row} <= {"step", "event", _ALONE} for one in rows)
     kept = rows if held_out >= _LEAST and not counts_steps else []  # (40/500) at step 40
+    keys = Counter(key for one in rows for key in one.row if not held_out)
+    key = likely_key([key for key, lines in keys.items() if lines >= _LEAST])
+    if key != "KEY":
+        raise of_training_alone(path, list(keys), key)
     (key, problems), *others = shares or {("", "")}
     if others or not key or settings.columns or column_of(key):
         return kept, settings, ""

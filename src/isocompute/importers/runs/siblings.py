@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import re
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from isocompute.importers.beside.described import files_beside
@@ -25,9 +25,12 @@ _RANK = re.compile(rf"gpu[-_]?[0-9]+|.*{RANK.pattern}.*", re.I)
 _ATTEMPT = re.compile(r"(?:attempt|try|retry|restart)[-_]?[0-9]+", re.I)
 
 
-def refuse_two_scores(run: ImportedRun, one: ImportedRun) -> None:
-    """Refuse a key of a log's rows that results of its checkpoints have with other scores."""
-    own = {(s.metric.label, s.problem_set) for s in one.series}
+def refuse_two_scores(run: ImportedRun, one: ImportedRun, mapped: Collection[str]) -> None:
+    """Refuse a mapped key of a log's rows that results of its checkpoints have with other scores.
+
+    What a trainer calls validation is held-out in both: then these are of another evaluation.
+    """
+    own = {(s.metric.label, s.problem_set) for s in one.series if s.metric.label in mapped}
     told = {s.metric.label for s in run.series
             if s.split == "validation" and (s.metric.label, s.problem_set) in own}  # fmt: skip
     for label in sorted(told)[:1]:

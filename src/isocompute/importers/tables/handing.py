@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 from isocompute.errors import InputError
 from isocompute.importers.values.imported import UnclearError
-from isocompute.importers.values.reading import clean_text
+from isocompute.importers.values.reading import OF_ONES_OWN, clean_text
+from isocompute.importers.words.called import mapping
 
 if TYPE_CHECKING:
     from isocompute.domain import Curve
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 TABLE = " is a table of columns"
 _MOST_BYTES = 16 << 20  # of a table that is looked through for the names of runs
 NOTHING = "holds nothing of them"
+OF_STEPS = f"{NOTHING}: its lines of steps say"
 _SILENT = (NOTHING, TABLE, "a JSON log must be")  # of files that are no logs
 _TARS = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tar.xz", ".txz", ".tar.zst")
 _ARCHIVES = (".zip", ".7z", *_TARS)
@@ -202,6 +204,16 @@ def there(folder: Path) -> str:
     names = [clean_text(p.name, 60) for p in islice(folder.rglob("*"), 1_000) if p.is_file()]
     some = f" (it has {', '.join(sorted(names)[:_NAMED])}{', ...' * (len(names) > _NAMED)})"
     return some * bool(names)
+
+
+def of_training_alone(path: Path, keys: Sequence[str], key: str) -> InputError:
+    """What is said of lines that say a step in words, and of `keys` one that may be a score."""
+    said = ", ".join(one for one in keys if one != "step")
+    return InputError(
+        f"a log must hold rows of a trainer or scores of held-out problems, but {str(path)!r} "
+        f"{OF_STEPS} {said:.200}; add {mapping(key, 'avg')} --set "
+        f"split=train to read {key} as of training, or {OF_ONES_OWN}."
+    )
 
 
 def not_read(reasons: Sequence[str]) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 
 from isocompute.errors import InputError
 from isocompute.importers.beside.beside import of_other_logs
+from isocompute.importers.beside.described import files_beside
 from isocompute.importers.beside.elsewhere import configurations_in
 from isocompute.importers.folder import (
     WRITTEN,
@@ -181,7 +182,8 @@ def _read_printed(path: Path, settings: Settings, first: str) -> list[ImportedRu
         return prefixed
     if path.name.endswith((".csv", ".tsv", ".csv.gz")):
         raise is_a_table(path, first)
-    if any(None not in run.design[:2] for run in runs):
+    given = (settings.problems_per_batch, settings.rollouts_per_problem) != (None, None)
+    if not given and any(None not in run.design[:2] and not files_beside(run) for run in runs):
         raise InputError(
             f"a console must hold rows of updates, but {str(path)!r} ends behind the configuration "
             "that it prints, as of a run that stopped before its first; leave it out."

@@ -253,3 +253,8 @@ def test_a_console_that_ends_behind_its_configuration_says_so(tmp_path: Path) ->
             "Error: no memory"]  # fmt: skip
     log = text(tmp_path / "a.log", "\n".join(f"(TaskRunner pid=7) {line}" for line in said))
     assert "stopped before its first; leave it out" in refused(log)
+    text(tmp_path / "b" / "config.yaml", "data:\n  train_batch_size: 24\n"
+         "actor_rollout_ref:\n  rollout:\n    n: 6\n")  # fmt: skip
+    other = text(tmp_path / "b" / "main.log", "Error: no memory\n")
+    assert "holds nothing of them" in refused(other)
+    assert "holds nothing of them" in refused(text(tmp_path / "c.log", "no memory\n"), DESIGN)

@@ -94,7 +94,7 @@ def test_the_losses_in_the_readme_are_those_that_were_measured() -> None:
 
 
 def test_what_pages_quote_of_the_evidence_is_what_was_measured() -> None:
-    """Once more than a page rounds away: a guess of `design`, and engines beside each other."""
+    """What `design` guesses on the grid, and how far apart the engines' last weights score."""
     docs = ROOT / "docs"
     measured = re.search(
         r"guess loses ([0-9.]+) ± ([0-9.]+) here; its prior, of another model, foretells ([0-9.]+)",

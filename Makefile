@@ -147,7 +147,7 @@ lint: $(STAMP)  ## ruff and strict mypy
 	@$(PY) -m ruff check .
 	@$(PY) -m mypy
 
-coverage: $(STAMP)  ## lines and branches that the fast tests reach
+coverage: $(STAMP)  ## lines and branches that all but the slow tests reach
 	@OMP_NUM_THREADS=1 $(PY) -m coverage run -m pytest -q \
 	  -m 'not (slow or browser or trainers or verl or ray or gpu or docs)' $(ARGS)
 	@$(PY) -m coverage report --skip-covered

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import importlib
 import json
 import re
 import subprocess
@@ -90,6 +91,64 @@ def test_the_losses_in_the_readme_are_those_that_were_measured() -> None:
     said = f"n = 64 always loses {fixed.pop():.3f}, the largest n {largest.pop():.3f}."
     assert said in readme
     assert not fixed | largest  # the same at every part
+
+
+def test_what_pages_quote_of_the_evidence_is_what_was_measured() -> None:
+    """What `design` guesses on the grid, and how far apart the engines' last weights score."""
+    docs = ROOT / "docs"
+    measured = re.search(
+        r"guess loses ([0-9.]+) ± ([0-9.]+) here; its prior, of another model, foretells ([0-9.]+)",
+        (docs / "validation.md").read_text("utf-8"),
+    )
+    assert measured is not None
+    lost, error, foretold = (float(one.rstrip(".")) for one in measured.groups())
+    design = " ".join((docs / "design.md").read_text("utf-8").split())
+    assert f"guesses {lost:.3f} ± {error:.3f} ({foretold:.3f})" in design
+    weights = (docs / "benchmarks.md").read_text("utf-8").partition("| last weights")[2]
+    (row,) = re.findall(r"^\| minus local, paired (.*)$", weights, flags=re.M)
+    most = max(abs(float(one)) for one in re.findall(r"[+-][0-9.]+", row))
+    (said,) = re.findall(r"every engine score within ([0-9.]+)",
+                         (docs / "engines-trainers.md").read_text("utf-8"))  # fmt: skip
+    assert most <= float(said) < most + 0.001
+
+
+def test_the_numbers_of_the_model_are_those_of_the_code() -> None:
+    from isocompute.model import data, form, prior, walk
+
+    page = (ROOT / "docs" / "model.md").read_text("utf-8")
+    assert f"walks {walk.LEAST_ROUNDS} to {walk.MOST_ROUNDS} rounds" in page
+    names = {3: "three", 5: "five", 20: "twenty"}
+    assert f"at most {names[data.POSITIONS]} bins" in page
+    assert f"The bumps are {names[len(form.KNOTS)]} cubic" in page
+    assert f"bends over {names[int(prior.OCTAVES)]} octaves" in page
+    for name, scale in zip(("height (logit)", "log slope", "midpoint (decades)"), prior.SCALES,
+                           strict=False):  # fmt: skip
+        line = f"{scale.line_n:g}"
+        line += f", around {scale.mean_line_n:.2f} an octave" if scale.mean_line_n else ""
+        assert f"| {name} | {line} | {scale.smooth:g} | {scale.nugget:g} |" in page
+
+
+def test_the_rooms_are_there_in_the_order_of_their_imports() -> None:
+    from test_architecture import ORDER
+
+    text = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
+    rooms = re.findall(r"^  (\w+)(?:/|\.py) ", text.partition("## The rooms")[2], flags=re.M)
+    assert len(rooms) > 20
+    there = {path.stem for path in (ROOT / "src" / "isocompute").iterdir()}
+    assert [room for room in rooms if room not in there] == []
+    assert [r for r in ORDER if r in rooms] == rooms
+
+
+def test_the_attack_has_as_many_trials_as_are_said() -> None:
+    sys.path.insert(0, str(ROOT / "benchmarks"))
+    try:
+        sizes = importlib.import_module("attack.__main__").SIZES
+    finally:
+        sys.path.pop(0)
+    text = " ".join((ROOT / "CONTRIBUTING.md").read_text("utf-8").split())
+    for name, words in (("kills", "SIGKILLs"), ("flips", "bits turned over"),
+                        ("verifiers", "hostile checkers"), ("inputs", "bad inputs")):  # fmt: skip
+        assert f"{sizes[name]} {words}" in text
 
 
 def test_commands_that_are_not_run_are_listed_and_shown() -> None:

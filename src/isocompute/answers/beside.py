@@ -33,7 +33,7 @@ from isocompute.model.prior import OCTAVES
 
 # A score whose interval is wider than this is not known. That stops a third of the planted plans
 # whose score was off by more than 0.05, and none of 1,294 honest ones. Half of it stops 70% with
-# many honest ones, twice of it a fifth. Plans from published panels have up to 0.168.
+# many honest ones, twice of it a fifth. Plans from published panels have up to 0.126.
 UNKNOWN = 0.2
 _QUARTER = 2**0.25  # of an octave
 PARTS = {"half": 1 / 2, "tenth": 1 / 10}  # of a budget

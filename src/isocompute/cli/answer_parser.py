@@ -266,7 +266,7 @@ def _add_scores(parser: Parser) -> None:
         type=finite,
         default=(0.0, 1.0),
         metavar=("LOW", "HIGH"),
-        help="lowest and highest possible score (default: 0 1); scores are rescaled to 0..1",
+        help="lowest and highest possible score (default: 0 1); JSON has scores of 0..1",
     )
     add_settings(parser)
 

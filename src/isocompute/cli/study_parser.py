@@ -60,12 +60,13 @@ def _add_study(parser: Parser, default: str) -> None:
     )
     parser.add_argument(
         "--workers", type=count, metavar="N",
-        help="processes of one thread each (default: one per core, for verl 1; 0: in this process)",
+        help="processes of one thread each (default: one per core; for verl and command 1; 0: in "
+        "this process)",
     )  # fmt: skip
     parser.add_argument(
         "--calibrate", type=nonnegative, metavar="SECONDS",
         help="train for so long before a new study, to say how long it will take (default: 3; "
-        "for verl: not at all, as with 0)",
+        "for verl and command 0)",
     )  # fmt: skip
     parser.add_argument(
         "--retry-failed", action="store_true", help="try failed and invalid runs again"

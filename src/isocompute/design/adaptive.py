@@ -39,7 +39,7 @@ EVIDENCE = 60
 STEP, SHARE = 0.5, 0.03
 # What rises late is not foretold by any curve. So no n is frozen, and no sweep ends, before each
 # that may be best has seen a quarter of its run, the leader half of the target or its whole run.
-# 14 planted worlds lose 0.0001 along the path for 30% of the grid; with half for all, 0.0000 for
+# 14 planted worlds lose 0.0002 along the path for 30% of the grid; with half for all, 0.0000 for
 # 33%; with neither, 0.0006 for 21%, and 0.002 and 0.004 in the two whose n rise late.
 SEES, LEADER_SEES = 1 / 4, 1 / 2
 # Standard deviation of what one slice of a run shows of its curve: three evaluations of some

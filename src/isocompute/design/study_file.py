@@ -186,7 +186,7 @@ def write_study(path: str | Path, sweep: Sweep, trainer: Trainer, **more: Any) -
         InputError: problem files that cannot be read.
     """
     content = study_content(Path(path), sweep, trainer, **more)
-    lines = ["# Written by `isocompute design`; every word: docs/sweep.md."]
+    lines = ["# Written by `isocompute design`; its words: docs/sweep.md, a recipe's: docs/api.md."]
     if trainer.stands_in:
         lines.append("# Problems or model are placeholders: put yours in before you run it.")
     if trainer.engine != "local":

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 # A run is too rough to fit where less than this share of its variance is a rise or noise, and
-# that by more standard errors than this. Measured on planted sweeps: docs/health.md.
+# that by more standard errors than this.
 LEAST_SMOOTH = 0.85
 BEYOND_NOISE = 3.0
 _ENOUGH = 512  # checkpoints show a shape; more are averaged

@@ -29,6 +29,7 @@ from isocompute.importers import (
     settings_from,
     to_curves,
 )
+from isocompute.importers.runs.checks import tokens_seen_disagree
 from isocompute.importers.values.imported import UnclearError
 from isocompute.sources import load_curves
 from layouts import mlflow_database, trl_params
@@ -408,6 +409,57 @@ def test_windows_of_logging_count_all_their_tokens(every: int, logged: int, wind
         assert curve.tokens_K is not None
         assert curve.tokens_K.tolist() == [32 * 50 * s for s in range(0, last + 1, logged * every)]
         assert curve.rollouts_K.tolist() == [32 * s for s in range(0, last + 1, logged * every)]
+
+
+def trl_of_tokens(path: Path, batch: int, *, grows: float = 4.0, logged: int = 1) -> None:
+    """A run of TRL with the tokens that it had seen: 120 of a prompt, responses that grow."""
+    history: list[dict[str, object]] = [{"step": 0, "eval_reward": 0.2}]
+    seen, rng, lengths = 0.0, np.random.default_rng(batch), list[float]()
+    for step in range(1, 81):
+        lengths.append(200 + grows * step + rng.normal(0, 5))
+        seen += batch * (rng.normal(120, 8) + lengths[-1])
+        if step % logged == 0:
+            history.append({"step": step, "reward": 0.3, "num_tokens": seen,
+                            "completions/mean_length": float(np.mean(lengths[-logged:]))})
+        if step % 20 == 0:
+            history.append({"step": step, "eval_reward": 0.2 + step / 400})
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(json.dumps({"logging_steps": logged, "log_history": history}))
+
+
+@several
+@given(b_p=st.sampled_from([4, 8, 64]), n=st.sampled_from([4, 16]), logged=st.sampled_from([1, 5]))
+def test_a_batch_is_held_against_the_tokens_that_trl_has_seen(
+    b_p: int, n: int, logged: int
+) -> None:
+    with folder() as home:
+        path = home / "run" / "trainer_state.json"
+        trl_of_tokens(path, b_p * n, logged=logged)
+        told = {"problems_per_batch": b_p, "rollouts_per_problem": n}
+        assert to_curves(read_log(path, settings=told))[0].rollouts_K[-1] == b_p * n * 80
+        with pytest.raises(UnclearError, match=r"num_tokens .* at most [\d,]+ rollouts per step"):
+            read_log(path, settings={**told, "problems_per_batch": b_p * n})  # the whole batch
+        eighth = {"problems_per_batch": b_p, "rollouts_per_problem": n}
+        trl_of_tokens(path, 8 * b_p * n, logged=logged)
+        with pytest.raises(UnclearError, match=r"num_tokens .* about [\d,]+ rollouts per step"):
+            read_log(path, settings=eighth)  # one of eight processes
+
+
+def test_tokens_that_tell_nothing_of_a_batch_refuse_none() -> None:
+    steps = range(1, 21)
+    length = {s: 100.0 + 3 * s + 10 * (s % 2) for s in steps}
+    each = {s: 64 * (50 + length[s]) for s in steps}
+    seen = {s: sum(each[i] for i in range(1, s + 1)) for s in steps}
+    assert tokens_seen_disagree(64, seen, length) is None
+    assert tokens_seen_disagree(None, seen, length) is None
+    assert tokens_seen_disagree(17, seen, length) is None  # a quarter: prompts may do that
+    assert tokens_seen_disagree(15, seen, length) is not None
+    assert tokens_seen_disagree(128, seen, length) is not None  # 1.5 and a quarter, with prompts
+    assert tokens_seen_disagree(1024, each, length) is None  # of a step, not so far
+    few = dict(list(seen.items())[:7])
+    assert tokens_seen_disagree(1024, few, length) is None
+    flat = dict.fromkeys(steps, 100.0)
+    assert tokens_seen_disagree(1, {s: 9600.0 * s for s in steps}, flat) is None
 
 
 @several

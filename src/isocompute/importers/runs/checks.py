@@ -1,7 +1,8 @@
 """What the other numbers of a log say of its batches: held against B_p * n.
 
-Source: verl 0.9.1, trainer/ppo/metric_utils.py (tokens of a step); verl 0.7, recipe/dapo, and
-NeMo-RL (2026-08), algorithms/grpo.py (batches drawn under dynamic sampling).
+Source: verl 0.9.1, trainer/ppo/metric_utils.py (tokens of a step); TRL 1.16.0,
+trainer/grpo_trainer.py (tokens so far); verl 0.7, recipe/dapo, and NeMo-RL (2026-08),
+algorithms/grpo.py (batches drawn under dynamic sampling).
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
+
+import numpy as np
 
 from isocompute.importers.runs.collected import Collected
 from isocompute.importers.values.imported import COUNTED_BY, UnclearError
@@ -20,6 +23,10 @@ from isocompute.importers.words.vocabulary import TOTAL_TOKENS_KEY
 
 _FAR = 1.25  # B_p * n and what the tokens of a step say may differ by padding, not by this factor
 _OWN_FAR = 2 / _FAR  # a log's own B_p or n may be another of its words, by a factor of 2 at least
+# Steps from which a slope is told, how many of its standard errors it may be off, and by which
+# factor it may lean: planted lengths that follow their prompts lean by 2 to 3. Half of that
+# refuses some of those; at twice, 8 processes that were left out pass unseen.
+_SLOPED, _ERRORS, _LEANING = 8, 4.0, 4.0
 _FEW = 3  # counts that may be what they seem by chance; at twice short runs are not looked at
 # What is said of dynamic sampling.
 UNCOUNTED = (
@@ -184,6 +191,43 @@ def tokens_disagree(
     )
 
 
+def tokens_seen_disagree(
+    batch: int | None, seen: Mapping[int, float], length: Mapping[int, float]
+) -> str | None:
+    """Why B_p * n cannot be right by the tokens that a run had seen; None where it can.
+
+    A step adds B_p * n * (prompt + response) tokens. So B_p * n is at most tokens over responses,
+    and about what one token more of the mean response adds, where lengths differ: more than that
+    if long prompts have long responses, by `_LEANING` at most.
+
+    Args:
+        batch: B_p * n; None where it is not known.
+        seen: tokens of prompts and responses so far, by step.
+        length: mean tokens of a response, by step.
+    """
+    steps = sorted(step for step in seen.keys() & length.keys() if length[step] > 0)
+    if batch is None or len(steps) < _SLOPED:
+        return None
+    total_K, length_K = np.array([(seen[s], length[s]) for s in steps]).T
+    added_K, length_K = np.diff(total_K) / np.diff(steps), length_K[1:]
+    if added_K.min() <= 0:
+        return None  # no count of tokens so far
+    most = float((added_K / length_K).max())
+    if batch > most * _FAR:
+        said = f"at most {most:,.0f}"
+    else:
+        spread_K = length_K - length_K.mean()
+        squares = max(float(spread_K @ spread_K), 1e-9)
+        slope = float(spread_K @ added_K) / squares
+        left_K = added_K - added_K.mean() - slope * spread_K
+        error = float(left_K @ left_K / (len(left_K) - 2) / squares) ** 0.5
+        low = min(slope - _ERRORS * error, most)
+        if batch * _LEANING > low:
+            return None
+        said = f"about {min(slope, most):,.0f}"
+    return f"B_p * n is {batch}, but num_tokens over the mean lengths says {said} rollouts per step"
+
+
 def batches_drawn(
     drawn: Mapping[int, float], drawn_problems: int | None, problems_per_batch: int | None
 ) -> dict[int, float] | None:
@@ -245,6 +289,7 @@ def check_batch(c: Collected, b_p: int | None, n: int | None, *, given: bool) ->
     text = tokens_disagree(
         batch, side["total"], side["prompt"], side["length"], given=given
     )
+    text = text or tokens_seen_disagree(batch, side["seen"], side["length"])
     if text is not None and given:
         raise UnclearError(
             f"run {c.name}: B_p * n must agree with the tokens of a step, but {text}; {cure}"

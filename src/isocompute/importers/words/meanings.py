@@ -33,6 +33,7 @@ from isocompute.importers.words.vocabulary import (
     ROLLOUTS,
     ROLLOUTS_KEYS,
     SAMPLED,
+    SEEN_KEYS,
     STEP_KEYS,
     TOKENS_KEYS,
     TOTAL_TOKENS_KEY,
@@ -67,6 +68,7 @@ _SIDES = {
     **dict.fromkeys(EVICTED_KEYS, "evicted"), **dict.fromkeys(RATE_KEYS, "rate"),
     **dict.fromkeys(EPOCH_KEYS, EPOCH), **dict.fromkeys(ALIKE_KEYS, ALIKE),
     TOTAL_TOKENS_KEY: "total", PROMPT_KEY: "prompt", **TIMING_KEYS,
+    **dict.fromkeys(SEEN_KEYS, "seen"),
 }
 PROBLEMS_SAMPLED = "problems_sampled"  # the name of it in a column map
 KINDS = {*_SIDES.values(), "drawn", "sampled", "counted"}

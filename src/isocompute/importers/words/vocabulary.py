@@ -260,6 +260,8 @@ EVICTED_KEYS = (
 )
 # verl: prompt and response tokens of one step, and the mean prompt: what B_p * n must agree with.
 TOTAL_TOKENS_KEY, PROMPT_KEY = "perf/total_num_tokens", "prompt_length/mean"
+# TRL 0.16 to 1.16: tokens of all prompts and responses so far, of all processes.
+SEEN_KEYS = ("num_tokens", "train/num_tokens")
 
 # The update whose policy a score belongs to, where evaluations end later than they began.
 POLICY = re.compile(

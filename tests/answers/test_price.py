@@ -17,14 +17,16 @@ from isocompute.answers import advice_lines, plan_budget, plan_from_source
 from isocompute.answers.cost_words import paid_words, rate_words, source_words
 from isocompute.answers.fit import fit_sweep
 from isocompute.answers.machines import doubt_words
+from isocompute.answers.prescribe import Question
 from isocompute.answers.price import Price, counted_in, priced, timed, unit_paid_in
 from isocompute.answers.price_error import within
 from isocompute.answers.spending import filled
-from isocompute.answers.steps import priced_remedy
+from isocompute.answers.steps import first_to, priced_remedy
+from isocompute.answers.verdict import seeds as more_runs
 from isocompute.cli import main
 from isocompute.design.candidates import Limits, candidates
 from isocompute.design.simulate import Sweep
-from isocompute.domain import Configuration, Curve, notice
+from isocompute.domain import Configuration, Curve, Work, notice
 from isocompute.domain.text import compact
 from isocompute.engines import problem_generators, register_engine
 from isocompute.engines.local.engine import LocalEngine
@@ -233,6 +235,52 @@ def test_beyond_the_data_a_cost_lies_between_todays_and_its_growth_going_on() ->
     assert known["gpu_hours"] == pytest.approx(cost["gpu_hours"])
     assert two.buys(Budget(amount=known["gpu_hours"], unit="gpu_hours"), other) == (
         pytest.approx(16e5))  # fmt: skip
+
+
+def test_what_runs_train_costs_what_lies_between_their_beginning_and_their_end() -> None:
+    """One that goes on begins where rollouts are dear; a short one ends where they are cheap."""
+    c, price = Configuration(16, 8), priced([growing(8, 0.25)], Rates(usd_per_gpu_hour=2.0))
+    whole, half = 1e5**1.25, 5e4**1.25
+    on = price.cost({c: Work(5e4, after=5e4)})
+    assert on["tokens"] == pytest.approx(whole - half)
+    assert on["usd"] == pytest.approx(2 * (whole - half) / 1e6)
+    beyond = price.cost({c: Work(15e5, after=1e5)})["tokens"]
+    assert beyond == pytest.approx((16**1.25 - 1) * whole)
+    assert price.cost({c: Work(1e5, runs=2)})["tokens"] == pytest.approx(2 * half)
+    assert price.cost({c: 5e4})["tokens"] == pytest.approx(half)
+    each = priced([], Rates(tokens_per_rollout=3.0)).cost({c: Work(5e4, runs=2, after=1e4)})
+    assert each == {"tokens": pytest.approx(15e4), "gpu_hours": None, "usd": None}
+
+
+def test_a_run_that_a_plan_by_tokens_sends_on_takes_the_tokens_between() -> None:
+    """They were priced as the first half of the run, at two thirds of what they took."""
+    runs = [growing(n, 0.25, end=2e5).replace(seed=s) for n in (8, 16, 32) for s in (0, 1)]
+    fit = fit_sweep(runs, unit="tokens", draws=20)
+    c = Configuration(16, 16)
+    first = first_to(Question(fit=fit, x=1e9, price=priced(runs, Rates())), c)
+    (took,) = first["trains"].values()
+    assert priced(runs, Rates()).cost({c: took})["tokens"] == pytest.approx(
+        first["to"] - 2e5**1.25, rel=1e-6)  # fmt: skip
+    # More seeds to a budget go as far as it takes them, no less.
+    assert fit.trained(c, 1e5**1.25) == pytest.approx(1e5)
+    more = more_runs(fit, [c], 2, 1e5**1.25)
+    assert priced(runs, Rates()).cost(more)["tokens"] == pytest.approx(2 * 1e5**1.25)
+
+
+def test_tokens_by_one_rate_leave_gpu_hours_to_each_n() -> None:
+    """A budget of tokens at a given rate priced the hours of every n as those of the middle one."""
+    runs = [growing(n, 0.0).replace(seed=s) for n in (8, 32, 128) for s in (0, 1)]
+    runs = [r.replace(gpu_hours_K=r.rollouts_K / r.rollouts_per_problem) for r in runs]
+    fit = fit_sweep(runs, draws=20)
+
+    def planned(budget: Budget) -> dict[str, Any]:
+        return plan_budget(fit, budget, rates=Rates(tokens_per_rollout=500.0), only_n=[8]).document
+
+    tokens = planned(Budget(amount=5e7, unit="tokens"))
+    same = planned(Budget(amount=1e5, unit="rollouts"))
+    assert tokens["rollouts"] == same["rollouts"]
+    assert tokens["cost"]["gpu_hours"] == same["cost"]["gpu_hours"]
+    assert tokens["cost"]["gpu_hours"] == pytest.approx(tokens["rollouts"] / 8)
 
 
 def test_a_few_updates_tell_no_trend_of_their_own() -> None:

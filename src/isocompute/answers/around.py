@@ -21,7 +21,7 @@ from isocompute.allocation import Allocation, Rates
 from isocompute.answers.confounds import exact
 from isocompute.answers.prescribe import Question
 from isocompute.answers.verdict import FELL
-from isocompute.domain import Configuration, Curve, Notice, notice
+from isocompute.domain import Configuration, Curve, Notice, Work, notice
 from isocompute.domain.text import compact
 from isocompute.errors import InputError
 from isocompute.recipe import RECORDED, TRAINED, Difficulty, LearningRateScaling, Recipe
@@ -337,7 +337,7 @@ def _differing(
     sizes, every = sorted(c.batch_size for c in rates), {v for of in repeated.values() for v in of}
     if len(n_of) > 1 and sizes[-1] >= APART * sizes[0] and len(every) == 1:
         own = [c for c in curves if c.configuration == chosen] or curves
-        trains = {chosen: 2 * max(float(c.rollouts_K[-1]) for c in own)}
+        trains = {chosen: Work(2 * max(float(c.rollouts_K[-1]) for c in own), runs=2)}
         yield notice("one_rate", rate=min(every), low=sizes[0], high=sizes[-1],
                      n=chosen.rollouts_per_problem, trains=trains)  # fmt: skip
 

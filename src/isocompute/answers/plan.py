@@ -241,8 +241,8 @@ def _plan(fit: Fit, budget: Budget, around: dict[str, Any], **asked: Any) -> Pla
     """The plan of a question, or the refusal of a fit that failed."""
     rates, origin = around.pop("rates", Rates()), around.pop("rates_from", {})
     price = priced(fit.logged, rates, origin)
-    if PAID_IN.get(budget.unit, fit.unit) != fit.unit:  # by one rate, as what it is turned into
-        price = replace(price, one_rate=True)
+    if (paid := PAID_IN.get(budget.unit, fit.unit)) != fit.unit:  # by one rate, as it is turned
+        price = replace(price, one_rate=paid)
     counted = price.origin.get("tokens_per_rollout") == "sweep"
     q = Question(fit=fit, x=math.nan, price=price, **around, **asked)
     if q.current is not None:

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from isocompute.allocation import Budget, Rates
 from isocompute.answers.price_error import within
 from isocompute.answers.spending import Spent, apart, lines, solved, telling
-from isocompute.domain import Configuration, Curve, Effort
+from isocompute.domain import Configuration, Curve, Effort, Work
 from isocompute.domain.curve import UNITS
 from isocompute.domain.text import compact, unit_words
 from isocompute.errors import InputError
@@ -50,7 +50,7 @@ class Price:
     spent: Mapping[str, Mapping[Configuration, Spent]] = field(default_factory=dict)
     runs: Mapping[Configuration, Sequence[float]] = field(default_factory=dict)  # hours of each
     clocked: bool = False  # times hold evaluations and checkpoints
-    one_rate: bool = False  # every configuration costs as the one in the middle
+    one_rate: str = ""  # the unit of which every configuration takes as the one in the middle
     # Measured ones that cut responses where most do: by them others are priced.
     usual: frozenset[Configuration] = frozenset()
 
@@ -86,10 +86,10 @@ class Price:
             known = known or {o: 1 / speed for o, speed in self.speeds.items()}
         if not known:
             return usual
-        if c in known and not self.one_rate:
+        if c in known and unit != self.one_rate:
             return known[c]
         known = {o: each for o, each in known.items() if o in self.usual} or known
-        if c is None or self.one_rate:
+        if c is None or unit == self.one_rate:
             return median(known.values())
         if unit == "tokens":  # at another B_p as at this n, else the usual ones
             n = c.rollouts_per_problem
@@ -108,7 +108,7 @@ class Price:
             return bought
         usd = self.rates.usd_per_gpu_hour or 1.0
         amount = budget.amount / usd if budget.unit == "usd" else budget.amount
-        if c is not None and c in lines and not self.one_rate:
+        if c is not None and c in lines and unit != self.one_rate:
             return float(10 ** lines[c].buys(np.log10(max(amount, 1e-300))))
         return solved(lambda r: r * (self._each(unit, c, r) or 1.0), amount, bought)
 
@@ -122,11 +122,12 @@ class Price:
         Args:
             trains: rollouts by configuration.
             starts: of the trainer, counted as far as it is known what one takes.
-            runs: rollouts of one run of them; None: a rollout takes what it took on average.
+            runs: rollouts of one run of them; None: as they say themselves (`Work`).
         """
-        ends, at = [], runs or {}
+        ends = []
         for low in (False, True):
-            each = [self.of(c, rollouts=at.get(c), low=low).cost(r)
+            each = [self.of(c, rollouts=runs.get(c), low=low).cost(r) if runs is not None
+                    else self._of_work(c, Work(r) if not isinstance(r, Work) else r)
                     for c, r in trains.items() if r]  # fmt: skip
             ends.append({
                 name: None if any(one[name] is None for one in each)
@@ -134,6 +135,14 @@ class Price:
                 for name in UNITS_PAID
             })  # fmt: skip
         return ends[0] if runs is None else {**ends[0], "at_least": ends[1]}
+
+    def _of_work(self, c: Configuration, work: Work) -> dict[str, float | None]:
+        """What runs take that go on from where they stand, at the upper end."""
+        begun, whole = (self.of(c, rollouts=at).cost(at) for at in work.span)
+        return {
+            name: None if (to := whole[name]) is None else work.runs * (to - (begun[name] or 0.0))
+            for name in UNITS_PAID
+        }  # fmt: skip
 
     def started(self, unit: str) -> float:
         """What one start of the trainer takes of a unit, as far as that is known."""
@@ -166,7 +175,8 @@ class Price:
         None where the runs cannot tell, beyond them, for a rate that was given, and for times
         that are scaled.
         """
-        if self.timed_on or self.one_rate or not self.runs or self.is_beyond(c, rollouts):
+        scaled = self.timed_on or self.one_rate == "gpu-hours"
+        if scaled or not self.runs or self.is_beyond(c, rollouts):
             return None
         return within(self.runs, c)
 
@@ -201,7 +211,7 @@ class Price:
                 "off": self.off(c, rollouts), "timed_on": on, "clocked": self.clocked,
                 "beyond": self._beyond(c, rollouts),
             }  # fmt: skip
-        if self.one_rate and self.origin.get("tokens_per_rollout") == "sweep":
+        if self.one_rate == "tokens" and self.origin.get("tokens_per_rollout") == "sweep":
             rows["tokens_per_rollout"]["beyond"] = "n"
         if self.start is not None and "rollouts_per_gpu_hour" in rows:
             rows["gpu_hours_per_start"] = {"value": self.start, "from": "sweep"}
@@ -209,7 +219,7 @@ class Price:
 
     def _beyond(self, c: Configuration, rollouts: float) -> str | None:
         """What a cost goes beyond: "batches" or "runs" that were timed, or what differs by "n"."""
-        if self.one_rate:
+        if self.one_rate == "gpu-hours":
             return "n"
         sizes = [one.batch_size for one in self.speeds]
         if sizes and not min(sizes) <= c.batch_size <= max(sizes):

@@ -296,12 +296,9 @@ class Reading:
 
     def trained(self, c: Configuration | None = None, to: float = math.inf) -> float:
         """Rollouts of the longest run, of a configuration or of all, as far as a budget."""
-        ends = (
-            float(r.rollouts_K[-1]) * min(to / float(r.position(self.unit)[-1]), 1.0)
-            for r in self.counted
-            if c in (None, r.configuration) and r.position(self.unit)[-1] > 0
-        )
-        return max(ends, default=0.0)
+        ends = (float(r.rollouts_K[-1]) for r in self.counted if c in (None, r.configuration))
+        longest = max(ends, default=0.0)
+        return longest if c is None or to == math.inf else min(longest, self.buys(c, to))
 
     def buys(self, c: Configuration, x: float) -> float:
         """Rollouts with which a configuration gets as far as a budget, whether tested or not."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import product
+from statistics import fmean
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from isocompute.allocation import Rates
@@ -14,7 +15,7 @@ from isocompute.answers.reading import Reading
 from isocompute.answers.spending import apart
 from isocompute.answers.verdict import at_their_best, nearest_n, seeds
 from isocompute.answers.weight import trust
-from isocompute.domain import Configuration, Curve, Effort, Notice, notice
+from isocompute.domain import Configuration, Curve, Effort, Notice, Work, notice
 from isocompute.domain.text import compact, singular, takes, unit_words
 from isocompute.lr_sweep import FACTORS, SHARE, STEPS
 from isocompute.sources.studies import NO_STUDY_YET, Extension
@@ -77,7 +78,7 @@ def first_to(q: Question, c: Configuration) -> dict[str, Any]:
     reached = q.fit.reached(c)
     to = min(q.x, 2 * max(reached, q.fit.support[1]))
     done = q.rollouts(c, reached) if to > reached else 0.0
-    trains = {c: q.rollouts(c, to) - done}
+    trains = {c: Work(q.rollouts(c, to) - done, after=done)}
     return {"to": to, "unit": q.fit.unit, "trains": trains}
 
 
@@ -125,7 +126,9 @@ class Runs(NamedTuple):
         b_p, n = (sorted(set(values)) for values in zip(*which, strict=True))
         done = {(c.configuration, c.seed): float(c.rollouts_K[-1]) for c in curves}
         every = [Configuration(*pair) for pair in product(b_p, n)]
-        trains = {c: sum(max(to - done.get((c, s), 0.0), 0.0) for s in seeds) for c in every}
+        before = {c: [min(done.get((c, s), 0.0), to) for s in seeds] for c in every}
+        trains = {c: Work(len(seeds) * to - sum(ran), runs=len(seeds), after=fmean(ran))
+                  for c, ran in before.items()}  # fmt: skip
         return cls(trains, seeds, to)
 
     def command(self, file: Extension) -> str:
@@ -172,12 +175,13 @@ def steps_take(
     if q.of_another_model:
         # As `design` has it: half of what the sweep may take, or as long as tells rates apart.
         rates = min(SHARE * SPEND * bought, float(len(FACTORS) * STEPS * batch))
-        out["anchor_assumed"] = Runs({chosen: rates})
+        out["anchor_assumed"] = Runs({chosen: Work(rates, runs=len(FACTORS))})
     if first is not None:
         out["one_or_two_n"] = Runs(first)
     if q.study is None:
         out["seeds_missing"] = Runs(seeds(fit, near, x=q.x))
-        out["extrapolated"] = Runs({c: max(reach - fit.trained(c), 0.0) for c in near})
+        ran = {c: min(fit.trained(c), reach) for c in near}
+        out["extrapolated"] = Runs({c: Work(reach - r, after=r) for c, r in ran.items()})
     else:
         known = {c: {r.seed or 0 for r in fit.curves if r.configuration == c} for c in near}
         last, compared = max(map(max, known.values())), max(seeds(fit, near, 1, q.x).values())

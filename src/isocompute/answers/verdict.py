@@ -20,7 +20,7 @@ from isocompute.answers.law import NOTHING
 from isocompute.answers.logged import range_of
 from isocompute.answers.overfit import Windows, noise_scale, windows_of
 from isocompute.answers.reading import Reading
-from isocompute.domain import Configuration, Effort, Notice, notice, ordered
+from isocompute.domain import Configuration, Effort, Notice, Work, notice, ordered
 from isocompute.domain.text import compact, fold, unit_words
 from isocompute.health.advice import OF_RUNS
 from isocompute.health.rules import SURE
@@ -85,7 +85,8 @@ def seeds(
     """
     end, tested = min(fit.support[1], x), fit.configurations
     # What ended before that goes as far as it went.
-    return {c: more * (fit.trained(c, end) if c in tested else fit.buys(c, end)) for c in which}
+    each = {c: fit.trained(c, end) if c in tested else fit.buys(c, end) for c in which}
+    return {c: Work(more * rollouts, runs=more) for c, rollouts in each.items()}
 
 
 def named(fit: Reading, which: Sequence[Configuration]) -> str:
@@ -145,8 +146,8 @@ def _on(fit: Reading, which: Sequence[Configuration]) -> dict[str, Any]:
     """Fields of a remedy: train these to twice the largest budget."""
     to, trains = 2 * fit.reached(), dict[Configuration, float]()
     for c in which:
-        ran = fit.reached(c)
-        trains[c] = fit.trained(c) / ran * (to - ran) if ran > 0 else 0.0
+        ran = fit.trained(c)
+        trains[c] = Work(fit.buys(c, to) - ran, after=ran) if ran > 0 else 0.0
     return {"which": named(fit, which), "to": to, "unit": fit.unit, "trains": trains}
 
 
@@ -281,16 +282,18 @@ def _never_compared(fit: Reading) -> Notice:
     last_J, first_J, of = fit.posterior.last_J, fit.posterior.first_J, fit.configurations
     if short := [of[j] for j in np.flatnonzero(np.isinf(first_J))]:
         why = f"{named(fit, short)} has none from update {MIN_STEPS} on, where n are compared"
-        trains = {c: max(MIN_STEPS * c.batch_size - fit.trained(c), 0.0) for c in short}
+        ran = {c: fit.trained(c) for c in short}
+        trains = {c: Work(max(MIN_STEPS * c.batch_size - r, 0.0), after=r) for c, r in ran.items()}
         return notice("never_compared", why=why, trains=trains, more="",
                       first=f"{named(fit, short)} to that update")  # fmt: skip
     c, last = of[int(last_J.argmin())], named(fit, [of[int(first_J.argmax())]])
     end, begin = (compact(10 ** float(at)) for at in (last_J.min(), first_J.max()))
-    more = fit.buys(c, fit.support[1]) - fit.trained(c)
+    before = fit.trained(c)
+    more = Work(max(fit.buys(c, fit.support[1]) - before, 0.0), after=before)
     return notice(
         "never_compared", first=named(fit, [c]), more=f", or evaluate {last} from early on",
         why=f"{named(fit, [c])} ends at {end} {unit_words(fit.unit)}, {last} begins at {begin}",
-        trains={c: max(more, 0.0)},
+        trains={c: more},
     )  # fmt: skip
 
 

@@ -13,9 +13,9 @@ from functools import partial
 from typing import Any, Literal, NamedTuple, get_args
 
 from isocompute.domain.curve import Configuration
+from isocompute.domain.effort import Effort
 from isocompute.domain.text import compact, singular, takes, unit_words
 
-Effort = Mapping[Configuration, float]  # rollouts to train, by configuration
 Level = Literal["stop", "caution", "note"]  # no plan; confidence is lower; good to know
 _LISTED = 6
 _PAIR = " (B_p x n)"  # said once of a list

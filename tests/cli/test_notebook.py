@@ -17,7 +17,7 @@ from isocompute.answers import fit_sweep, plan_from_source
 from isocompute.cli.fit_short import fit_lines
 from isocompute.errors import InputError
 from isocompute.notebook import Table
-from isocompute.notebook.sweep import _in_python
+from isocompute.notebook.words import in_python
 from isocompute.runner import run_study
 from isocompute.sources import load_curves
 from study_helpers import small_study
@@ -155,7 +155,33 @@ def test_a_budget_below_a_step_is_refused(sweep: iso.Sweep) -> None:
 
 def test_no_option_of_the_command_line_is_named_in_python() -> None:
     line = "Before you spend: nothing: every check costs more than it can gain (--why)."
-    assert _in_python([line]) == line.replace(" (--why)", "")
+    assert in_python(line) == line.replace(" (--why)", "")
+    # Of a command for a shell they stay.
+    command = "isocompute design --budget 2e6 --rollouts-per-gpu-hour 900 -o study.yaml"
+    assert in_python(f"  1. see\n     {command}") == f"  1. see\n     {command}"
+    said = "say the learning rate of your runs: --set learning_rate=RATE"
+    assert in_python(said).endswith('runs: settings={"learning_rate": RATE}')
+
+
+def test_errors_name_the_arguments_of_python(sweep: iso.Sweep, frame: pd.DataFrame) -> None:
+    """They named options of the command line, which a notebook cannot give."""
+    with pytest.raises(iso.InputError, match=r"choose one with problem_set\.$"):
+        iso.fit(frame.assign(problem_set=["a", "b"] * 12))
+    with pytest.raises(iso.InputError, match=r'add settings=\{"problems_per_batch": B_P\} if all'):
+        iso.fit(frame.drop(columns="problems_per_batch"))
+    with pytest.raises(iso.InputError, match=r"for percent score_range=\(0, 100\)"):
+        iso.fit(frame.assign(score=100 * frame.score))
+    with pytest.raises(iso.InputError, match=r"known; add rollouts_per_gpu_hour \(your last run"):
+        sweep.plan("400gpuh")
+    with pytest.raises(iso.InputError, match=r"with your own price add usd_per_gpu_hour=2\.$"):
+        sweep.plan("$400", rollouts_per_gpu_hour=900)
+
+
+def test_a_selection_is_one_word_several_or_a_mapping(frame: pd.DataFrame) -> None:
+    """One word was taken apart by its letters, and a mapping for its keys."""
+    (only,) = load_curves(frame, where=["run=b", "rollouts_per_problem=64"])
+    for where in ("run=b", {"run": "b"}, {"run": "b", "rollouts_per_problem": 64}):
+        assert same(load_curves(frame, where=where), [only])
 
 
 def test_a_plan_is_that_of_the_command_line(sweep: iso.Sweep) -> None:
@@ -221,7 +247,7 @@ def test_settings_are_printed_as_they_are_pasted(sweep: iso.Sweep) -> None:
         first = str(keys).splitlines()[0]
         assert first.startswith("# for 4 processes" if processes else "# for one process:")
         assert first in repr(plan)
-    with pytest.raises(iso.InputError, match="--processes belongs to --for trl"):
+    with pytest.raises(iso.InputError, match='^processes belongs to trainer="trl"'):
         sweep.plan("2e6", processes=4)
     for processes in (0, -2):
         with pytest.raises(InputError, match=rf"`processes >= 1` must hold, but got {processes}"):

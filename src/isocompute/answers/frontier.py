@@ -46,9 +46,9 @@ class Frontier:
     stretches: list[dict[str, Any]]  # rows of the document's `frontier`, and of its `crossovers`
     crossovers: list[dict[str, Any]]
 
-    def compares(self, x: FloatArray) -> BoolArray:
+    def compares(self, x: FloatArray, slack: float = 1e-6) -> BoolArray:
         """Which log10 budgets lie in the support."""
-        return (x >= self.support[0] - 1e-6) & (x <= self.support[1] + 1e-6)
+        return (x >= self.support[0] - slack) & (x <= self.support[1] + slack)
 
     def scores_at(self, x: float) -> FloatArray:
         """Draws of the scores at the budget of the grid nearest to log10 x, (D, J)."""

@@ -131,7 +131,7 @@ def check_words(d: Mapping[str, Any]) -> str:
 
 def after_checks(
     q: Question, chosen: Configuration, d: Mapping[str, Any]
-) -> list[dict[str, Any]]:
+) -> list[dict[str, Any]] | None:
     """What is left of the run once its checks are paid from its budget.
 
     Args:
@@ -140,9 +140,11 @@ def after_checks(
 
     Returns:
         A row for the first check, one for the first two, ...: `checks` (how many), `steps` of the
-        run, its `rollouts`, `predicted_score` and its interval. None where a run is left as it is,
-        or nothing is left of it.
+        run, its `rollouts`, `predicted_score` and its interval. No row where a run is left as it
+        is, or nothing is left of it; None at a fixed batch, whose steps no check shortens.
     """
+    if q.steps is not None:
+        return None
     first, rows = checks(d), list[dict[str, Any]]()
     for many in range(1, len(first) + 1):
         if not (left := steps_left(d, first[:many])):

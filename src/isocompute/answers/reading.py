@@ -30,7 +30,7 @@ from isocompute.answers.best import (
     ridge,
 )
 from isocompute.answers.claims import Rise, direction, rise, smallest_stable
-from isocompute.answers.frontier import Frontier, budget_grid, fit_frontier
+from isocompute.answers.frontier import SAME_END, Frontier, budget_grid, fit_frontier
 from isocompute.answers.metered import Metered
 from isocompute.domain import Configuration, Curve, Effort, Notice, notice
 from isocompute.domain.text import of_runs
@@ -238,7 +238,9 @@ class Reading:
     def best_at(self, x: float) -> Best:
         """What is best at one budget; raises InputError unless it is finite and > 0."""
         score_DJX, at = self.scores_at([x]), np.log10([float(x)])
-        return self._best(at, score_DJX, self._ridge(at, score_DJX))[0]
+        (row,) = self._best(at, score_DJX, self._ridge(at, score_DJX))
+        # Budgets are said in round numbers: a step beyond the support is no extrapolation.
+        return row._replace(extrapolated=not self.frontier.compares(at, SAME_END)[0])
 
     def _spread(self, x_X: FloatArray, of: Ridge) -> tuple[FloatArray, FloatArray]:
         """Median log2 n* (X), and its draws (D, X) as far apart as the back-test asks for."""

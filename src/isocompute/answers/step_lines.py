@@ -93,6 +93,8 @@ def with_checks(d: Mapping[str, Any], steps: Sequence[Mapping[str, Any]], most: 
 
 def steps_left(d: Mapping[str, Any], steps: Sequence[Mapping[str, Any]]) -> int | None:
     """Steps that some checks leave of the run of a plan; None: all that shows."""
+    if d.get("after_checks", ()) is None:
+        return None
     paid = [one for one in steps if one.get("rollouts")]
     if d.get("trained") or not paid or (share := _times(d, *_together(paid))) < _SHOWS:
         return None

@@ -58,13 +58,16 @@ def fit_lines(
         steps, room = [*steps, *own], room - len(own)
     if room and (paid := document.get("by_gpu_hours")):
         n, by_rollouts = (row["tested_rollouts_per_problem"] for row in (paid, best[-1]))
-        why = ", being faster" if n > by_rollouts else ""
+        good = [one for one in map(int, paid["as_good"]) if one != n]
+        why = ", being faster" if n > by_rollouts and by_rollouts not in good else ""
         words = n_words(paid)
         # Where the trend has its peak elsewhere the interval would hide which of them leads.
         words = words if words.startswith(f"{compact(n)}") else compact(n)
         amount, name = _at(paid["x"], "gpu-hours").split()
         hours = f"{amount} GPU-" + {"h": "hours", "min": "minutes", "s": "seconds"}[name]
-        said = f"{hours}: n = {words}{why}: --unit gpu-hours"
+        also = f", {', '.join(map(str, good))} as good" if good else ""
+        said = _fitting([f"{hours}: n = {words}{one}{why}: --unit gpu-hours"
+                         for one in (also, f", {len(good)} more as good")])  # fmt: skip
         answer[-1:] = [*_line("By cost", said, best), ""]
         room -= 1
     return [*answer, *reason, *steps, *(_pointers(document, source, room + 1) if pointers else ())]

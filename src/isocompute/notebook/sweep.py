@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import html
 import io
-import re
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -19,6 +18,7 @@ from isocompute.domain import Configuration
 from isocompute.domain.text import plain
 from isocompute.errors import InputError
 from isocompute.notebook.table import Table
+from isocompute.notebook.words import in_python, said_in_python
 from isocompute.sources import Options, load_with_train, source_names
 from isocompute.trainers import on_processes, with_comments
 
@@ -30,17 +30,6 @@ if TYPE_CHECKING:
     from isocompute.answers.fit import Fix, Select
     from isocompute.recipe import Difficulty
     from isocompute.sources.load import Sources
-
-_WORDS = (
-    (r"isocompute plan SOURCE (?:--unit tokens )?--budget (\S+)", r'.plan("\1")'),
-    (r"isocompute report SOURCE", '.report("report.html")'),
-    (r"(?<=: )--(?:full|why)", ".notices"),
-    (r" \(--why\)", ""),
-    (r"--for (\w+)", r'trainer="\1"'),
-    (r"--processes N", "processes=N"),
-    (r"--rollouts-per-gpu-hour", "rollouts_per_gpu_hour"),
-    (r"--unit (\S+)", r'unit="\1"'),
-)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -84,7 +73,8 @@ class Prescription:
         return Table([{k: v for k, v in self.document.items() if isinstance(v, alone)}]).to_frame()
 
     def __repr__(self) -> str:
-        return _in_python(advice_lines(with_comments(self.document), trainer=self.trainer))
+        lines = advice_lines(with_comments(self.document), trainer=self.trainer)
+        return in_python("\n".join(lines))
 
     def _repr_html_(self) -> str:
         return f"<pre>{html.escape(repr(self))}</pre>"
@@ -112,6 +102,7 @@ class Sweep:
         """What limits the answers, the most serious first."""
         return Table([dict(one) for one in self.document["notices"]])
 
+    @said_in_python()
     def best(self, budget: float | str | Sequence[float | str] | None = None) -> Table:
         """The best n at a budget, with its interval, and the tested configuration that leads.
 
@@ -154,6 +145,7 @@ class Sweep:
             ]
         )  # fmt: skip
 
+    @said_in_python()
     def plan(
         self,
         budget: float | str | None = None,
@@ -287,12 +279,13 @@ class Sweep:
 
     def __repr__(self) -> str:
         named = {**self.document["provenance"], "sources": ["SOURCE"]}
-        return _in_python(fit_lines({**self.document, "provenance": named}))
+        return in_python("\n".join(fit_lines({**self.document, "provenance": named})))
 
     def _repr_html_(self) -> str:
         return f"<pre>{html.escape(repr(self))}</pre>"
 
 
+@said_in_python()
 def fit(
     source: Sources,
     *,
@@ -326,7 +319,7 @@ def fit(
     names = tuple(source_names(source))
     curves, train = load_with_train(source, **loading)
     for line in said:
-        warnings.warn(line, stacklevel=2)
+        warnings.warn(line, stacklevel=3)
     found = fit_sweep(
         curves, fix=fix, joint=joint, unit=unit, select=select, sources=names, train=train
     )
@@ -365,14 +358,6 @@ def _amount(budget: float | str, fit: Fit) -> float:
             f"{budget:g}; GPU-hours are written as text: \"{budget:g}gpuh\"."
         )
     return float(budget)
-
-
-def _in_python(lines: Sequence[str]) -> str:
-    """What the command line prints, with its options in the words of this module."""
-    text = "\n".join(lines)
-    for option, word in _WORDS:
-        text = re.sub(option, word, text)
-    return text
 
 
 def _png(figure: Figure) -> bytes:

@@ -78,7 +78,7 @@ class Options(TypedDict, total=False):
         problem_set: None: the only one there is.
         split: "validation" (the default) or "train": of a study, the success on the training
             batches between two evaluations.
-        where: KEY=VALUE words that narrow every source, see `store.arms`.
+        where: KEY=VALUE words that narrow every source, see `store.arms`; or {KEY: VALUE}.
         score_range: of the scores of tidy files.
         settings: what the sources do not say, as `--set` says it: {"problems_per_batch": 16,
             "pattern": "n{rollouts_per_problem}"}; and "columns", as `--map` does.
@@ -88,7 +88,7 @@ class Options(TypedDict, total=False):
     metric: str | None
     problem_set: str | None
     split: str | None
-    where: Sequence[str]
+    where: arms.Words
     score_range: tuple[float, float]
     settings: Settings | Mapping[str, Any] | None
     say: Say | None
@@ -119,7 +119,7 @@ def load_with_train(sources: Sources, **options: Unpack[Options]) -> Loaded:
     return _load(sources, train=True, **options)
 
 
-def _load(sources: Sources, *, where: Sequence[str] = (), **options: Any) -> Loaded:
+def _load(sources: Sources, *, where: arms.Words = (), **options: Any) -> Loaded:
     if isinstance(options.get("settings"), Mapping):
         options["settings"] = settings_from(options["settings"])
 
@@ -127,14 +127,14 @@ def _load(sources: Sources, *, where: Sequence[str] = (), **options: Any) -> Loa
         if not words:
             return _loaded(sources, where, **options)
         settings, more = answered(options.get("settings"), words)
-        narrowed = [*where, *more.pop("where", [])]
+        narrowed = [*arms.listed(where), *more.pop("where", [])]
         under = {**options, **more, "settings": settings, "say": None}
         return _loaded(sources, narrowed, **under)
 
     return asked_at_once(read)
 
 
-def _loaded(sources: Sources, where: Sequence[str], **options: Any) -> Loaded:
+def _loaded(sources: Sources, where: arms.Words, **options: Any) -> Loaded:
     listed = _listed(sources)
     names = source_names(listed)
     shared = arms.parse_where(where)

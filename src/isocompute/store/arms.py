@@ -40,14 +40,24 @@ def split_source(source: str) -> tuple[str, dict[str, str]]:
     return path, parse_where(words.split(","))
 
 
-def parse_where(words: Sequence[str]) -> dict[str, str]:
+Words = str | Sequence[str] | Mapping[str, Any]  # one KEY=VALUE, several, or a mapping of them
+
+
+def listed(where: Words) -> list[str]:
+    """KEY=VALUE words, one by one."""
+    if isinstance(where, Mapping):
+        return [f"{key}={value}" for key, value in where.items()]
+    return [where] if isinstance(where, str) else list(where)
+
+
+def parse_where(words: Words) -> dict[str, str]:
     """KEY=VALUE words as a mapping.
 
     Raises:
         InputError: a word without key or value, or a key twice.
     """
     where: dict[str, str] = {}
-    for word in words:
+    for word in listed(words):
         key, _, value = (part.strip() for part in word.partition("="))
         if not key or not value or key in where:
             raise InputError(

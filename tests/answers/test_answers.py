@@ -100,6 +100,10 @@ def test_at_least_twenty_budgets_are_reported_evenly(rng) -> None:
     assert steps == pytest.approx(np.full(len(steps), steps[0]))
     assert fit.best[-1].x == pytest.approx(10**6.6, rel=0.3)
     assert fit.best[-1].extrapolated
+    # Runs end at a whole batch: the budget that is said in round numbers is not beyond them.
+    end = fit.support[1]
+    assert not fit.best_at(1.02 * end).extrapolated
+    assert fit.best_at(1.06 * end).extrapolated
 
 
 def test_a_rise_is_claimed_where_the_surface_rises(rng) -> None:

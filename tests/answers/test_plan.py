@@ -722,6 +722,21 @@ def test_a_plan_says_what_its_checks_leave_of_it() -> None:
     assert f"score {2 * left['predicted_score'] - 1:.3f}):" in "\n".join(advice_lines(ranged))
 
 
+def test_no_check_shortens_a_fixed_batch() -> None:
+    """Its steps are said, and no budget pays for a check: none of them are taken away."""
+    fit = planted(surface=steeper)
+    asked = notice("difficulty_assumed")  # 16 answers to each problem
+    d = plan_fixed_batch(fit, 2048, 700, study=None, notices=[asked],
+                         problems=30_000).document  # fmt: skip
+    (step, *_) = d["run_next"]
+    assert step["rollouts"] > 0.2 * d["rollouts"]  # of a budget it would show
+    assert d["after_checks"] is None
+    said = "\n".join(advice_lines(d, why=True))
+    assert "Before you spend (" in said
+    assert "leaves" not in said
+    assert "nothing is left" not in said
+
+
 def test_a_budget_below_the_data_is_named_too() -> None:
     fit = planted(first=5.0)
     d = plan_budget(fit, 50_000.0).document

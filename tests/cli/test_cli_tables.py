@@ -174,9 +174,9 @@ def test_scores_are_said_as_they_were_logged() -> None:
     plain = document()
     percent = {**plain, "provenance": {**plain["provenance"], "score_range": [0.0, 100.0]}}
     assert "costs 0.091 at 10M (n = 8)" in line(plain, "Wrong n")
-    assert "costs 9.110 at 10M (n = 8)" in line(percent, "Wrong n")
+    assert "costs 9.1 at 10M (n = 8)" in line(percent, "Wrong n")
     mae = plain["backtest"]["mae_model"]
-    assert f"held-out scores within {100 * mae:.3f} (" in line(percent, "Predicts")
+    assert f"held-out scores within {100 * mae:.1f} (" in line(percent, "Predicts")
 
 
 def test_the_batch_or_n() -> None:
@@ -288,6 +288,10 @@ def test_runs_that_were_timed_can_be_compared_by_cost() -> None:
         assert fit_lines(short)[7].startswith(f"By cost     {amount}: n = 128")
     d["best"][20]["tested_rollouts_per_problem"] = 32  # the last that was compared
     assert fit_lines(d)[7] == said.replace("):", "), being faster:")
+    # What is as good is not passed over, and then no speed decides.
+    d["by_gpu_hours"]["as_good"] = [32, 64, 128]
+    assert fit_lines(d)[7] == said.replace("):", "), 32, 64 as good:")
+    d["by_gpu_hours"]["as_good"] = [128]
     d["by_gpu_hours"]["interval"] = [17, 31]  # of the trend: the n that leads is named
     assert "32 GPU-hours: n = 128, being faster: --unit gpu-hours" in fit_lines(d)[7]
     d = document()

@@ -160,6 +160,7 @@ def test_no_option_of_the_command_line_is_named_in_python() -> None:
     command = "isocompute design --budget 2e6 --rollouts-per-gpu-hour 900 -o study.yaml"
     assert in_python(f"  1. see\n     {command}") == f"  1. see\n     {command}"
     said = "say the learning rate of your runs: --set learning_rate=RATE"
+    assert in_python("n = 8: --unit gpu-hours\n") == 'n = 8: unit="gpu-hours"\n'
     assert in_python(said).endswith('runs: settings={"learning_rate": RATE}')
 
 

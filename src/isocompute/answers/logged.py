@@ -151,7 +151,8 @@ def _moved(
 
 
 def score_text(d: Mapping[str, Any], value: float, sign: str = "") -> str:
-    """A score of a plan in words: three decimals of 0..1, one of percent."""
-    low, high = (d.get("logged") or {}).get("range") or PLAIN
+    """A score of a plan or a fit in words: three decimals of 0..1, one of percent."""
+    of_fit = (d.get("provenance") or {}).get("score_range")
+    low, high = (d.get("logged") or {}).get("range") or of_fit or PLAIN
     digits = max(3 - round(math.log10(high - low)), 0)
     return f"{round(value, digits) + 0.0:{sign}.{digits}f}"  # no minus before nothing

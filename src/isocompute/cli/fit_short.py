@@ -7,7 +7,7 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from isocompute.answers.logged import fit_as_logged
+from isocompute.answers.logged import fit_as_logged, score_text
 from isocompute.answers.words import n_words, others_words, span_words
 from isocompute.cli.cells import WIDTH
 from isocompute.domain.text import at_least_fold, compact, fold, pasted, unit_words
@@ -43,8 +43,8 @@ def fit_lines(
         "",
         *_best(best, document),
         *_line("", _rise(document["law"], document["notices"], best), best),
-        *_line("Wrong n", _wrong(best[-1], document["unit"]), best),
-        *_line("Predicts", _predicts(document["backtest"])),
+        *_line("Wrong n", _wrong(best[-1], document), best),
+        *_line("Predicts", _predicts(document["backtest"], document)),
         *(_line("Batch or n", told) if (told := _batch_or_n(document)) else ()),
         "",
     ]
@@ -189,20 +189,20 @@ def _rise(law: Row, notices: Sequence[Row], best: Sequence[Row]) -> str:
     return f"{text}; levels off at {whole(law['plateau'])} ({low} to {high})"
 
 
-def _wrong(last: Row, unit: str) -> str:
+def _wrong(last: Row, document: Row) -> str:
     """What other n score below the choice at the largest budget compared."""
     regret, chosen = last["expected_regret"], last["tested_rollouts_per_problem"]
     lost = {int(n): value - regret[str(chosen)] for n, value in regret.items()}
     good = [n for n in map(int, last["as_good"]) if n != chosen]
     apart = sorted((loss, n) for n, loss in lost.items() if n not in (chosen, *good))
-    at = _at(last["x"], unit)
+    at = _at(last["x"], document["unit"])
     also = [f"n = {', '.join(map(str, good))} as good as {chosen}"] if good else []
     also += [f"{len(good)} other n as good as {chosen}"] if good else []
     if not apart:
         return _fitting([f"costs nothing that shows at {at}: {one}" for one in also])
     least, most = apart[0], apart[-1]
-    worst = f"costs {most[0]:.3f} at {at} (n = {most[1]})"
-    both = f"{worst}, {least[0]:.3f} (n = {least[1]})" if least != most else worst
+    worst = f"costs {score_text(document, most[0])} at {at} (n = {most[1]})"
+    both = f"{worst}, {score_text(document, least[0])} (n = {least[1]})" if least != most else worst
     return _fitting([f"{text}; {one}" for one in also for text in (both, worst)] or [both])
 
 
@@ -211,12 +211,12 @@ def _fitting(forms: Sequence[str]) -> str:
     return next((one for one in forms if len(one) <= WIDTH - _LABEL), "".join(forms[-1:]))
 
 
-def _predicts(test: Row) -> str:
+def _predicts(test: Row, document: Row) -> str:
     if test["mae_model"] is None:
         return "not known: no part of these runs can be held out"
     return (
-        f"held-out scores within {test['mae_model']:.3f} "
-        f"(assuming no further change: {test['mae_best_so_far']:.3f})"
+        f"held-out scores within {score_text(document, test['mae_model'])} "
+        f"(assuming no further change: {score_text(document, test['mae_best_so_far'])})"
     )
 
 

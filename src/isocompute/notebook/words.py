@@ -31,7 +31,7 @@ _WORDS = (
 _SAME = re.compile(
     r"--(problem-set|metric|split|unit|where|max-batch|min-steps|problems|current"
     r"|tokens-per-rollout|rollouts-per-gpu-hour|usd-per-gpu-hour)\b"
-    r"(?: (?!out\b)([A-Z\d][\w.]*\b|\w+@[\w:]+|[\w:=-]+(?=[.,;)]|$)))?"
+    r"(?: (?!out\b)([A-Z\d][\w.]*\b|\w+@[\w:]+|[\w:=-]+(?=[.,;)`\n]|$)))?"
 )
 # A command for a shell stays as it is, to the end of its line or of those that it goes on in.
 _COMMAND = re.compile(r"(isocompute [a-z-]+ (?:[^\n]*\\\n)*[^\n]*)")

@@ -139,6 +139,7 @@ def test_a_plan_of_runs_that_record_their_recipe_assumes_nothing() -> None:
     budget = Budget(amount=AT, unit="rollouts")
     d = plan_from_source("x.csv", budget=budget, fit=fit).document
     assert not {"anchor_assumed", "difficulty_assumed"} & {*codes(d)}
+    assert d["difficulty"] is None  # nobody said it
     asked = plan_from_source("x.csv", budget=budget, difficulty="easy", fit=fit).document
     assert asked["recipe"]["kl_coef"] == 1e-3
     assert asked["learning_rate"] == 3e-6

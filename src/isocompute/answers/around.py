@@ -203,6 +203,8 @@ def trained_with(q: Question, chosen: Configuration) -> tuple[Recipe, dict[str, 
     # A score is that of the runs' own recipe: keep it, recorded or not, however hard the problems.
     settled |= {"difficulty_assumed"} if RATE in of.words or "kl_coef" in of.words else set()
     notices = [one for one in q.notices if one.code not in settled]
+    if {one.code for one in q.notices} & settled & {"difficulty_assumed"}:
+        q = replace(q, difficulty=None)  # nobody said it, and nothing rests on it
     usual = of.recipe.to_dict()
     said: dict[str, Any] = {"recipe": usual, "recorded": list(of.words), "asked": list(keep)}
     if RATE in of.words:

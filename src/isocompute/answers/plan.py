@@ -369,7 +369,7 @@ def _frame(of: Mapping[str, Any]) -> dict[str, Any]:
         law["tested"] = [fit.tested_n[0], fit.tested_n[-1]]
         law["warnings"] = sorted({one.code for one in fit.notices})
         law |= {k: v for k, v in fit.law.items() if k != "at"}
-    recipe = of["recipe"] or Recipe.for_difficulty(of["difficulty"])
+    recipe = of["recipe"] or Recipe.for_difficulty(of["difficulty"] or "easy")
     nothing = dict.fromkeys(("tokens", "gpu_hours", "usd"))
     return {
         "version": 2, **dict.fromkeys(_UNKNOWN), "recipe": recipe.to_dict(),

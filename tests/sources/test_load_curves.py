@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from isocompute.cli import main
 from isocompute.engines import problem_generators
 from isocompute.errors import InputError
 from isocompute.importers import settings_from
@@ -89,6 +90,16 @@ def test_several_problem_sets_must_be_chosen_from(study: Path) -> None:
         load_curves([study])
     with pytest.raises(InputError, match="must be one of 'far', 'near', but got 'nowhere'"):
         load_curves([study], problem_set="nowhere")
+
+
+def test_a_set_that_another_source_has_no_name_for_is_said_with_its_own(
+    study: Path, tmp_path: Path
+) -> None:
+    """Compared with the study, which asks for it, the table refused it: neither way went on."""
+    other = tidy(tmp_path / "t.csv", f"{HEAD},metric", *(f"4,8,{x},0.5,avg@4" for x in (32, 64)))
+    with pytest.raises(InputError, match=r"say whose it is: SOURCE\[problem_set=near\]"):
+        load_curves([other], problem_set="near", metric="avg@4")
+    assert main(["compare", f"{study}[problem_set=near]", str(other), "--metric", "avg@4"]) == 0
 
 
 def test_a_study_without_results_says_so_and_how_to_go_on(tmp_path: Path) -> None:

@@ -370,6 +370,7 @@ def _nothing_within(q: Question, which: Sequence[Configuration]) -> InputError:
         "max_batch": f"the largest batch must hold the smallest one tested ({small.batch_size} "
         f"rollouts), but got {q.max_batch_size}; raise it, or sweep smaller batches.",
         "min_steps": f"`steps >= {q.min_steps}` must hold, which takes {takes} with the smallest "
-        f"batch, but got a budget of {compact(q.rollouts(small))}; raise it or lower --min-steps.",
+        f"batch, but got a budget of {compact(q.rollouts(small))} rollouts; raise it or lower "
+        "--min-steps.",
     }
     return InputError(rule[q.blocked(small) or ""])

@@ -731,6 +731,9 @@ def test_no_check_shortens_a_fixed_batch() -> None:
     (step, *_) = d["run_next"]
     assert step["rollouts"] > 0.2 * d["rollouts"]  # of a budget it would show
     assert d["after_checks"] is None
+    # What other rules choose is a split of that batch, too.
+    assert {r["problems_per_batch"] * r["rollouts_per_problem"] for r in d["rules"].values()} == {
+        2048}  # fmt: skip
     said = "\n".join(advice_lines(d, why=True))
     assert "Before you spend (" in said
     assert "leaves" not in said

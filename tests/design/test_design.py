@@ -621,6 +621,9 @@ def test_the_recipe_of_the_priors_runs_goes_before_the_difficultys(tmp_path: Pat
     assert "not logged, so default: clip low, clip high, top p" in " ".join(" ".join(line).split())
     assert len(_recipe(with_recipe(d, kept), brief=True)) <= len(line)
     assert _recipe({"recipe": None}) == []
+    # The file of another model has that model's rate, which is not the runs'.
+    toy = {**with_recipe(d, kept), "learning_rate": {"value": 1e-3, "of": "bits-mlp"}}
+    assert _recipe(toy)[0].startswith("Recipe  as in the runs (KL 0, entropy 0, responses to")
 
 
 def test_a_file_says_the_rate_of_each_batch_and_runs_are_priced_by_it(tmp_path: Path) -> None:

@@ -288,6 +288,8 @@ def simple_rules_here(q: Question, chosen: Configuration) -> dict[str, Any]:
     known = min(q.x, fit.support[1])  # where all were last compared
     leader = fit.configurations[choice(fit.scores_at(known).mean(axis=0))]
     rules = simple_rules(fit.configurations, leader, fit.curves, q.x, fit.unit)
+    if batch := q.batch_size:  # of which they take a split, too
+        rules = {name: Configuration(max(batch // n, 1), n) for name, (_, n) in rules.items()}
     of = {"model": chosen, **rules}
     score_F = fit.scores_of(list(of.values()), q.x).mean(axis=0)
     return {

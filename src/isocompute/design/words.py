@@ -92,6 +92,8 @@ def _recipe(d: Row, *, brief: bool = False) -> list[str]:
     if not of:
         return []
     names = {"learning_rate": "lr", "kl_coef": "KL", "entropy_coef": "entropy"}
+    if (d.get("learning_rate") or {"of": "runs"})["of"] != "runs":  # of another model in the file
+        del names["learning_rate"]
     said = [f"{short} {of['words'][word]:g}".replace("e-0", "e-")
             for word, short in names.items() if word in of["recorded"]]  # fmt: skip
     said += [f"responses to {of['response_limit']:,}"] if of["response_limit"] else []

@@ -151,7 +151,7 @@ def _loaded(sources: Sources, where: arms.Words, **options: Any) -> Loaded:
     curves = [c for one in found for c in one.curves]
     if len(names) > 1:
         arms.require_one_arm(" ".join(names), [run for one in found for run in one.runs])
-        require_one_arm([run for one in found for run in one.logs], shared)
+        require_one_arm([run for one in found for run in one.logs], shared, labels["problem_set"])
         curves, lines = without_doubles([one.curves for one in found])
         asked.tell(lines)
     if len({c.arm for c in curves if c.arm}) > 1:
@@ -345,7 +345,7 @@ def _of_logs(asked: _Asked, runs: Sequence[ImportedRun]) -> Found:
     runs, trials = without_trials(select_imported(path, with_seeds(runs), asked.where), asked.where)
     of_split = [r for r in runs if any(asked.split in (None, s.split) for s in r.series)]
     scored = of_split or [run for run in runs if run.series]  # a try without scores is left out
-    require_one_arm(scored, asked.where)
+    require_one_arm(scored, asked.where, asked.problem_set)
     asked.tell([*trials, *unsaid(scored, asked.where)])
     if score_range == PLAIN:  # as it was declared at the import
         score_range = own_range(path, scored)

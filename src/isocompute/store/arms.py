@@ -30,14 +30,20 @@ def split_source(source: str) -> tuple[str, dict[str, str]]:
 
     >>> split_source("ablation[recipe=kl, train.size=500]")
     ('ablation', {'recipe': 'kl', 'train.size': '500'})
+    >>> split_source("study[run=exp_00[235]*]")
+    ('study', {'run': 'exp_00[235]*'})
 
     Raises:
         InputError: a selection that does not read KEY=VALUE[, ...].
     """
     if not source.endswith("]") or "[" not in source or Path(source).exists():
         return source, {}
-    path, _, words = source[:-1].rpartition("[")
-    return path, parse_where(words.split(","))
+    at, depth = len(source) - 1, 1
+    while depth and at:  # a value may have brackets of its own: run=exp_00[235]*
+        at -= 1
+        depth += (source[at] == "]") - (source[at] == "[")
+    at = source.rindex("[") if depth else at
+    return source[:at], parse_where(source[at + 1 : -1].split(","))
 
 
 Words = str | Sequence[str] | Mapping[str, Any]  # one KEY=VALUE, several, or a mapping of them

@@ -133,6 +133,8 @@ class Collector:
         `calls`: that step counts calls of the tracker, so any key that counts updates is better.
         """
         counters = self.counters
+        if calls:
+            step, calls = counters.own(step, values)
         if counters.busy:
             if counters.evaluated and not calls:
                 self.expect(values)
@@ -214,8 +216,7 @@ class Collector:
                 found = [key for key in values if counts_problems(key)]
                 plan = [*plan, *((key, f"%{key}") for key in found)]
                 self._problems |= {key: self._problems.get(key, Counter()) for key in found}
-            is_kept = len(self._plans) < MAX_SHAPES and len(shape) <= MAX_SHAPE
-            if is_kept:
+            if is_kept := len(self._plans) < MAX_SHAPES and len(shape) <= MAX_SHAPE:
                 self._first = step if self._first is None else min(step, self._first)
                 if shape not in self._latest:
                     self._watch(shape, plan)
@@ -264,9 +265,8 @@ class Collector:
     def expect(self, values: Mapping[str, object]) -> None:
         """Decide what keys mean that no row had; ahead of rows that hold one each (TensorBoard)."""
         before, counters_wanted = len(self.counters.seen), self.counters.wanted
-        for key in values:
-            if isinstance(key, str) and key in STEP_KEYS and key not in self.settings.columns:
-                self.counters.seen.setdefault(key, None)
+        seen = {k: None for k in values if k in STEP_KEYS and k not in self.settings.columns}
+        self.counters.seen |= seen | self.counters.logged
         if found := [key for key in meanings.OF_SPLIT if key in values and key not in self._splits]:
             self._splits = [key for key in meanings.OF_SPLIT if key in (*self._splits, *found)]
             self._plans.clear()

@@ -56,7 +56,9 @@ def differing(runs: Sequence[ImportedRun]) -> dict[str, dict[str, int]]:
     return found
 
 
-def require_one_arm(runs: Sequence[ImportedRun], asked: Collection[str] = ()) -> None:
+def require_one_arm(
+    runs: Sequence[ImportedRun], asked: Collection[str] = (), problem_set: str | None = None
+) -> None:
     """Runs of different models, lengths or learning rates are no repetitions of each other.
 
     Raises:
@@ -78,7 +80,7 @@ def require_one_arm(runs: Sequence[ImportedRun], asked: Collection[str] = ()) ->
         )
     if "run" not in asked:
         refuse_two_sweeps(map(_named, runs))
-        _refuse_another_start(runs)
+        _refuse_another_start(runs, problem_set)
         _refuse_trials(runs)
 
 
@@ -88,30 +90,54 @@ def noise_of(*scores: FloatArray) -> float:
     return float(np.median(np.abs(bends))) / (0.6745 * 6**0.5)
 
 
-def _refuse_another_start(runs: Sequence[ImportedRun]) -> None:
+def _refuse_another_start(runs: Sequence[ImportedRun], problem_set: str | None) -> None:
     """All runs of a sweep begin with one model: it scores alike before training, but for noise."""
-    starts: dict[tuple[str, str, str], dict[str, tuple[float, float, float]]] = defaultdict(dict)
+    starts: dict[tuple[str, str, str], _Starts] = defaultdict(dict)
     for run in runs:
         for s in run.series:
-            if s.split == "validation" and s.step_K.size > _ENOUGH and s.step_K[0] == 0:
+            if s.split == "validation" and s.step_K.size > _ENOUGH and s.step_K[0] == 0 and (
+                problem_set is None or fnmatch(s.problem_set, problem_set)
+            ):
                 first, last = float(s.score_K[0]), float(s.score_K[-1])
                 key = s.metric.kind, s.metric.variable, s.problem_set
                 starts[key][run.name] = first, abs(last - first), noise_of(s.score_K)
-    means = [of for (kind, *_), of in starts.items() if kind == "avg"]
-    for of in means or starts.values():  # what another model scores, its mean tells first
-        gain, noise = (float(np.median([one[i] for one in of.values()])) for i in (1, 2))
-        order = sorted(of, key=lambda name: of[name][0])
-        gaps = np.diff([of[name][0] for name in order])
-        # Half of what training brings is no noise of an evaluation, but another model.
-        if not gaps.size or gaps.max() <= max(NOT_NOISE * noise, gain / 2):
-            continue
-        groups = order[: gaps.argmax() + 1], order[gaps.argmax() + 1 :]
-        odd, left = sorted(groups, key=len)
-        raise _without(
-            f"runs of one sweep must begin with one model, but {odd[0]!r} scores "
-            f"{of[odd[0]][0]:.3g} before training where {left[0]!r} scores {of[left[0]][0]:.3g}",
-            odd, left,
+    # what another model scores, its mean tells first
+    means = {key: of for key, of in starts.items() if key[0] == "avg"} or starts
+    apart = {key: groups for key, of in means.items() if (groups := _apart(of)) is not None}
+    if not apart:
+        return
+    (key, (odd, left)), of = next(iter(apart.items())), means[next(iter(apart))]
+    other = {name for *_, name in apart}
+    alike = [of_set[2] for of_set, its in means.items()
+             if of_set[2] not in other and len(its) >= len(of)]
+    text = (
+        f"runs of one sweep must begin with one model, but {odd[0]!r} scores {of[odd[0]][0]:.3g} "
+        f"before training where {left[0]!r} scores {of[left[0]][0]:.3g}"
+    )
+    if alike:  # one model, and one set whose problems are others in some runs: "all"
+        raise InputError(
+            f"{text} on {key[2]!r}; all begin alike on {alike[0]!r}: where {key[2]!r} holds other "
+            f"problems in some runs, choose that one with --problem-set {shlex.quote(alike[0])}, "
+            "or keep all with --where 'run=*'.",
+            options=("--problem-set", alike[0]), trial=("--problem-set", alike[0]),
+            condition=f"{key[2]!r} holds other problems in some runs",
         )
+    raise _without(text, odd, left)
+
+
+_Starts = dict[str, tuple[float, float, float]]  # the first score, the gain, the noise, by run
+
+
+def _apart(of: _Starts) -> tuple[list[str], list[str]] | None:
+    """The fewer and the more of runs that begin apart from each other; None where they do not."""
+    gain, noise = (float(np.median([one[i] for one in of.values()])) for i in (1, 2))
+    order = sorted(of, key=lambda name: of[name][0])
+    gaps = np.diff([of[name][0] for name in order])
+    # Half of what training brings is no noise of an evaluation, but another model.
+    if not gaps.size or gaps.max() <= max(NOT_NOISE * noise, gain / 2):
+        return None
+    odd, left = sorted((order[: gaps.argmax() + 1], order[gaps.argmax() + 1 :]), key=len)
+    return odd, left
 
 
 def without_trials(

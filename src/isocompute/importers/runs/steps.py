@@ -65,6 +65,7 @@ class Counters:
         self.seen: dict[str, None] = {}  # keys of counters, in the order of the log
         self.defined: dict[str, str] = {}  # the log's own: key or glob -> counter
         self.calls = False  # the tracker's step counts calls
+        self.logged: dict[str, None] = {}  # a key `step`, of rows whose own step counts calls
         self.evaluated = OF_POLICY.search(wanted or "") is not None  # it is of scores alone
         self.rivals: dict[str, int] = {}  # counts that are the step in every row: in how many
         self.rollouts = ""  # the axis of a chart that counts them
@@ -146,6 +147,19 @@ class Counters:
         if isinstance(value, str) and "/" in value:
             value = value.split("/", 1)[0]
         return whole(value)
+
+    def own(self, step: object, values: Mapping[str, object]) -> tuple[object, bool]:
+        """The step of a row whose tracker counts calls, and whether it does: prime-rl logs `step`.
+
+        Of the same name as the tracker's, it is no counter beside it, but that of all rows.
+        """
+        own = None if self.wanted == "_step" else self.value(values.get("step"))
+        if own is None:
+            named = self.logged and self.wanted == "step"
+            return self.place(step, values, calls=True) if named else step, True
+        self.logged["step"], self._last = None, own
+        self.apart |= own != whole(step)
+        return own, False
 
     def place(self, step: object, values: Mapping[str, object], calls: bool) -> object:
         """The step of a row by the counter that the user named."""

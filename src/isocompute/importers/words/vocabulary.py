@@ -368,7 +368,8 @@ def axis_of(key: str, seen: Mapping[str, object], defined: Mapping[str, str]) ->
         for own in ("eval/global_step", "eval/step"):
             if own in seen:
                 return own
-    return next((k for k in STEP_KEYS if k in seen and not k.startswith("eval/")), None)
+    counters = (k for k in (*STEP_KEYS, "step") if k in seen and not k.startswith("eval/"))
+    return next(counters, None)
 
 
 def is_own(label: str) -> bool:

@@ -289,8 +289,14 @@ def load_imported(folder: str | Path) -> list[ImportedRun]:
 
 
 def imported_rows(folder: str | Path) -> Iterator[dict[str, Any]]:
-    """The imported runs of a study folder as rows of tidy curves, a score each."""
+    """The imported runs of a study folder as rows of tidy curves, a score each.
+
+    Of runs that share a name, as logs of one name in several folders do, a number tells them apart.
+    """
+    names = set[str]()
     for run in load_imported(folder):
+        tried = (run.name, *(f"{run.name}-{i}" for i in range(2, len(names) + 3)))
+        names.add(name := next(one for one in tried if one not in names))
         for s in run.series:
             for step, rollouts, tokens, score in zip(
                 s.step_K.tolist(), s.rollouts_K.tolist(), s.tokens_K.tolist(),
@@ -301,7 +307,7 @@ def imported_rows(folder: str | Path) -> Iterator[dict[str, Any]]:
                     "rollouts_per_problem": run.rollouts_per_problem,
                     "rollouts": rollouts, "score": score, "best": None, "worst": None,
                     "tokens": tokens if tokens == tokens else None, "seed": run.seed,
-                    "run": run.name, "steps": step, "metric": s.metric.label,
+                    "run": name, "steps": step, "metric": s.metric.label,
                     "problem_set": s.problem_set, "split": s.split,
                 }  # fmt: skip
 

@@ -128,7 +128,7 @@ def lines_of(files: Sequence[Path]) -> dict[Path, list[Path]]:
     integration_utils.py, TensorBoardCallback). `add_scalars` writes each line of a chart below
     its run: to RUN/TAG/LINE (tensorboardX 2.6, writer.py) or RUN/TAG_LINE (PyTorch 2.13,
     utils/tensorboard/writer.py), all under TAG. Lines that are no splits may be runs, and stay
-    apart.
+    apart. `add_hparams` writes the settings of a run, and its last scores, into a folder below it.
     """
     written = defaultdict[tuple[Path, str], list[Path]](list)
     for path in files:
@@ -140,6 +140,9 @@ def lines_of(files: Sequence[Path]) -> dict[Path, list[Path]]:
             found[long[0]] = [path for path in several if path not in long]
         homes[several[0].parent] += long if len(long) == 1 else several
     for path in files:
+        if (above := homes.get(path.parent.parent)) and _hparams_of(path):
+            found.setdefault(above[0], []).append(path)
+            continue
         if _SPLIT_FOLDER.search(path.parent.name) is None:
             continue
         for home in list(path.parent.parents)[:_DEEPEST]:
@@ -175,7 +178,7 @@ def _with_lines(
     if best and collector.configured.get(_BEST) is True:
         collector.note(f"{best[0].name} is not read: it evaluates the best checkpoint ({_BEST})")
         lines = [one for one in lines if one not in best]
-    told = [(one, _line_of(one, path.parent)) for one in lines]
+    told = [(one, _line_of(one, path.parent)) for one in lines if not _hparams_of(one)]
     held_out = Counter(found[0] for _, found in told if found and not _TRAIN.match(found[1]))
     for one, found in told:
         tag, line = found or ("", "")
@@ -229,17 +232,26 @@ def _names_set(tag: str) -> bool:
 def _configure_by_hparams(path: Path, collector: Collector) -> None:
     """Take the settings that `add_hparams` wrote into a folder of its own below the log's.
 
-    PyTorch 2.13, utils/tensorboard/writer.py: the folder is named by the time of the call, one for
-    each. NeMo-RL writes its whole configuration so.
+    NeMo-RL writes its whole configuration so.
     """
-    found = list[dict[str, object]]()
-    for child in sorted(path.parent.glob("[0-9]*.*/events.out.tfevents.*")):
-        aside = Collector("", Errors(str(child)), Settings())
-        if child.stat().st_size <= _ASIDE and not [*_scalars(child, aside)] and aside.configured:
-            found.append(aside.configured)
+    below = sorted(path.parent.glob("*/events.out.tfevents.*"))
+    found = [said for child in below if (said := _hparams_of(child))]
     if found and all(configuration(one) == configuration(found[0]) for one in found):
         collector.configure(found[-1])
         collector.counters.infer("configuration: read from the hparams beside the log")
+
+
+def _hparams_of(path: Path) -> dict[str, object]:
+    """What a file of `add_hparams` says, whose scalars stand at one step; {} for any other.
+
+    PyTorch 2.13, utils/tensorboard/writer.py: a folder for each call, named by its time or its
+    `run_name`.
+    """
+    if path.stat().st_size > _ASIDE or _HPARAMS.encode() not in path.read_bytes():
+        return {}
+    aside = Collector("", Errors(str(path)), Settings())
+    several = len({step for _, step, *_ in _scalars(path, aside)}) > 1
+    return {} if several else aside.configured
 
 
 def _scalars(path: Path, collector: Collector) -> Iterator[tuple[int, int, str, float]]:

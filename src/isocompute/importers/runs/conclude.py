@@ -193,7 +193,8 @@ def _tell_order(c: Collected, what: str, redone: int | None, is_backward: bool) 
     """Tell of rows out of order, or refuse them where they may be of two kinds."""
     notes, inferred = told_of_order(c.points, redone)
     is_backward = c.counters.backward or is_backward
-    if is_backward and (inferred or any(" left out" in line for line in notes)):
+    others = any(" left out" in line and "(0 with" not in line for line in notes)
+    if is_backward and (inferred or others):
         raise UnclearError(
             f"{what}: rows must follow each other in time where a step has several scores"
             f"{EARLIEST_FIRST}"

@@ -41,6 +41,8 @@ TIMED = re.compile(r"log_(?:[0-9]{9,11}|rank_\w+)")
 _NUMBERED = re.compile(r"(?:version|exp)_[0-9]+|(?:v[0-9]+-)?[0-9]{8}[-_][0-9]{6}")
 # Names of files that several folders of the one that is read have: those folders are its runs.
 _ALIKE: ContextVar[frozenset[str]] = ContextVar("_ALIKE", default=frozenset())
+# transformers' OUTPUT/runs/Apr02_10-26-00_HOST: jobs that one machine starts together share it
+_BY_HOST = re.compile(r"[A-Z][a-z]{2}[0-9]{2}_[0-9]{2}-[0-9]{2}-[0-9]{2}_.+")
 
 
 def folder_name(folder: Path) -> str:
@@ -52,8 +54,12 @@ def folder_name(folder: Path) -> str:
     'G8'
     >>> folder_name(Path("sweep/G8/exp_001/tensorboard"))  # NeMo-RL's
     'G8/exp_001'
+    >>> folder_name(Path("sweep/G8/runs/Apr02_10-26-00_node-07"))
+    'G8'
     """
     above = folder.parent.name
+    if above == "runs" and (job := folder.parent.parent.name) and _BY_HOST.fullmatch(folder.name):
+        return job
     is_common = above.lower() in _COMMON_FOLDERS
     if is_common and folder.name in _ROLES:
         return folder_name(folder.parent)

@@ -17,6 +17,7 @@ import numpy as np
 
 from isocompute.importers.runs.collected import Collected
 from isocompute.importers.values.imported import COUNTED_BY, UnclearError
+from isocompute.importers.values.reading import whole
 from isocompute.importers.words.called import mapping
 from isocompute.importers.words.fresh import Found
 from isocompute.importers.words.meanings import PROBLEMS_SAMPLED
@@ -98,6 +99,15 @@ def of_a_step(counted: Mapping[int, float]) -> int | None:
         return None
     most, times = (Counter(counted.values()).most_common(1) or [(0.0, 0)])[0]
     return int(most) if times >= _FEW and 2 * times > len(counted) and most == int(most) else None
+
+
+def of_every_step(c: Collected) -> int | None:
+    """Rollouts of one step, by a count of all that is as many times the step in every row."""
+    drawn = {step: count for step, count in c.side["drawn"].items() if step > 0}
+    each = {count / step for step, count in drawn.items()}
+    if len(each) != 1 or len(drawn) < _FEW or "sample" in c.drawn_by:  # those may be problems
+        return None
+    return whole(each.pop())
 
 
 def sampled_anew(sampled: Mapping[int, float], problems_per_batch: int) -> bool:
@@ -304,8 +314,8 @@ def check_batch(c: Collected, b_p: int | None, n: int | None, *, given: bool) ->
         )
     if text is not None:
         c.note(text)
-    each = of_a_step(side["counted"])
-    if given and None not in (batch, each) and batch != each:
+    each = of_a_step(side["counted"]) or of_every_step(c)
+    if given and None not in (batch, each) and each not in (batch, b_p, n):
         raise UnclearError(
             f"run {c.name}: B_p * n must be the rollouts of a step, but is {batch} where the log "
             f"counts {each} in most steps; {cure}"

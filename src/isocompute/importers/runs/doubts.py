@@ -360,7 +360,7 @@ def merged(c: Collected, name: str, found: int | None) -> int | None:
 
 def counted_problems(c: Collected, n: int | None) -> int | None:
     """B_p by the rollouts that a step counts, where a batch of the configuration agrees."""
-    each = checks.of_a_step(c.side["counted"])
+    each = checks.of_a_step(c.side["counted"]) or checks.of_every_step(c)
     if not each or not n or each % n:
         return None
     b_p = each // n

@@ -21,6 +21,7 @@ from isocompute.importers.words.called import several_problems
 # step's tokens stand where a sum should. At half a model that learns to be short is refused; at
 # twice, tokens of a step pass where lengths double from one evaluation to the next.
 _FALLS = 3.0
+_FEW = 3  # rows of a configuration: fewer may agree by chance
 # What may be meant beside a column of ours; none of it is of a single evaluation.
 _RIVALS = {
     "rollouts": re.compile(r"^(?!.*(?:eval|val_|per_|/)).*(?:rollouts|completions)$", re.I),
@@ -199,6 +200,41 @@ def check_problems(
                 f"--where {shlex.quote(f'{column}=*')}.",
                 options=("--where", f"{column}=PROBLEMS"), trial=("--where", most),
             )
+
+
+def check_counted(
+    column: str, counts: FloatArray, numbers: Mapping[str, FloatArray], called: str, path: Path
+) -> None:
+    """A count that is as many times the step all through is one of problems, or of responses.
+
+    Args:
+        column: what seems to count either, and what it holds: (rows,).
+        counts: (rows,).
+        numbers: what is known of the rows.
+        called: the file's own name for problems_per_batch; "" where no column says it.
+        path: of the table, for the message.
+
+    Raises:
+        InputError: at every B_p and n it is neither.
+    """
+    if not {"steps", *DESIGN[:2]} <= numbers.keys():
+        return
+    b_p, n, steps = (numbers[name] for name in (*DESIGN[:2], "steps"))
+    there = np.isfinite(counts + steps) & (steps > 0)
+    each = counts[there] / np.where(steps, steps, 1.0)[there]
+    of, rows = np.unique(np.stack([b_p[there], n[there], each]), axis=1, return_counts=True)
+    alone = {(b, k) for b, k, _ in of.T.tolist()}
+    if len(alone) < of.shape[1] or (rows < _FEW).any() or not alone:
+        return
+    if any(count in (b, b * k, k) or count % 1 for b, k, count in of.T.tolist()):
+        return
+    (b, k, count), cure = of.T.tolist()[0], "correct what says B_p and n, or drop it"
+    if called and all(count * k == b for b, k, count in of.T.tolist()):
+        cure = f"{called} counts responses: add --map {shlex.quote(f'{called}=batch_size')}"
+    raise InputError(
+        f"{path}: B_p or B_p * n must be what column {column} counts in a step, but they are "
+        f"{b:g} and {b * k:g} where it counts {count:g}; {cure}."
+    )
 
 
 def check_one_model(

@@ -37,7 +37,7 @@ from isocompute.importers.tables.table import (
 from isocompute.importers.tables.wide import Texts, turned
 from isocompute.importers.values.headers import has_lines, head_of
 from isocompute.importers.values.imported import DESIGN
-from isocompute.importers.words.called import LOG2, counts_problems
+from isocompute.importers.words.called import LOG2, counts_problems, counts_so_far
 from isocompute.importers.words.configuration import MODELS, configuration
 from isocompute.importers.words.plain_words import RESPONSES, plain_name
 from isocompute.importers.words.scale import TITLED, are_percent
@@ -96,7 +96,8 @@ def _named(t: Taken, columns: list[str]) -> dict[str, str]:
     if not names:
         unsaid = [name for name in REQUIRED if getattr(t.settings, name, None) is None]
         raise not_there(t.path, unsaid, t.header, t.settings)
-    more = (c for c in columns if plain_name(c.strip()) in MODELS or counts_problems(c))
+    more = (c for c in columns if plain_name(c.strip()) in MODELS or counts_problems(c)
+            or counts_so_far(c))  # fmt: skip
     names |= {c: c.strip() for c in more if c not in names}
     if "steps" in names.values() and t.settings.step is None:
         at = (c for c in columns if c not in names and MEASURED_AT.search(plain_name(c)))

@@ -35,7 +35,7 @@ from isocompute.importers.tables.taken import (
 from isocompute.importers.tables.wide import Texts, without_padding
 from isocompute.importers.values.headers import has_lines
 from isocompute.importers.values.imported import DESIGN
-from isocompute.importers.words.called import counts_problems
+from isocompute.importers.words.called import counts_problems, counts_so_far
 from isocompute.importers.words.paths import Measured, measured
 from isocompute.importers.words.scale import PLAIN, are_percent, of_errors, require_range
 from isocompute.importers.words.settings import Settings
@@ -144,6 +144,9 @@ def _of_column(t: Taken, one: Scores, copies: bool) -> tuple[list[Curve], int, F
         for name in t.rows.column_names:
             if counts_problems(name) and name not in t.where:
                 checks.check_problems(name, numbers_of(t.rows, name, t.path), mine, words, t.path)
+            if counts_so_far(name):
+                checks.check_counted(name, numbers_of(t.rows, name, t.path), mine,
+                                     t.goes_by.get(DESIGN[0], "").strip(), t.path)  # fmt: skip
     filled = _empty_repeats(t, mine, words)
     _check(t, mine, words)
     if not is_percent:

@@ -69,6 +69,10 @@ _OF_SCORE = re.compile(
     r"(?:problems|questions|examples|items|tasks)|(?:eval|val|test)_?size", re.I,
 )
 
+_ALL = r"(?:samples|prompts|problems|questions|episodes|sequences|responses|trajectories)"
+_SO_FAR = re.compile(rf"(?:total|cum|cumulative|consumed|seen)_{_ALL}|"
+                     rf"{_ALL}_(?:seen|so_far|consumed|total)", re.I)  # fmt: skip
+
 _SETS, _ALIKE = 8, 1.25  # numbers of problems of one run: more are a count that goes on
 
 
@@ -150,6 +154,15 @@ def counts_problems(key: str) -> bool:
     """
     section, _, last = re.sub("[ -]+", "_", key.strip()).replace(".", "/").rpartition("/")
     return _OF_SCORE.fullmatch(last) is not None and not re.search("train|rollout", section, re.I)
+
+
+def counts_so_far(column: str) -> bool:
+    """Whether a column seems to count all problems, or responses, until its row.
+
+    >>> counts_so_far("samples_seen"), counts_so_far("total_prompts"), counts_so_far("samples")
+    (True, True, False)
+    """
+    return _SO_FAR.fullmatch(column.strip()) is not None
 
 
 def is_alike(one: int, other: int) -> bool:

@@ -102,7 +102,8 @@ def meaning_of(
         return "sampled"
     if COUNTED.fullmatch(key):
         return "counted"
-    if ROLLOUTS.search(key) and not drawn:
+    # open-instruct 0.3.0, grpo_fast.py: under its counter of updates an episode is a rollout
+    if not drawn and (ROLLOUTS.search(key) or (key == "episode" and "training_step" in counters)):
         return "drawn"
     if may_be_setting(key):
         return f"?{key}"

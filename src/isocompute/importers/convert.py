@@ -348,9 +348,8 @@ def _blend(
 
 
 def _refuse_mixtures(chosen: Sequence[tuple[ImportedRun, Series]], label: str) -> None:
-    kinds: dict[tuple[str, str], str] = {}
-    for run, s in chosen:
-        kinds.setdefault((s.metric.estimator, s.metric.variable), run.name)
+    kinds = {(s.metric.estimator, s.metric.variable.replace(f"@{s.metric.samples}", "@k")): run.name
+             for run, s in reversed(chosen)}  # fmt: skip
     one_each = len({(id(r), s.problem_set, s.split) for r, s in chosen}) == len(chosen)
     if len(kinds) > 1 and not (is_own(label) and one_each):  # a name of the user's, for all of them
         seen = "; ".join(

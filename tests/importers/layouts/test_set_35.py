@@ -239,3 +239,60 @@ def test_a_column_of_problems_seen_tells_a_batch_of_responses(tmp_path: Path) ->
         rows = [[f"g{n}", s, 48, n, count(n, s), score(s, n)] for n in N for s in AT]
         table(path, ["run", "step", "batch_size", "group_size", "samples_seen", "acc"], rows)
         assert load(path, [*maps, "batch_size=problems_per_batch"])[0].problems_per_batch == 48
+
+
+# Steps that begin anew with every epoch, and scores of several numbers of samples.
+
+
+def epochs(n: int, first: int, every: int = 1, only: int = 60) -> list[dict[str, object]]:
+    rows: list[dict[str, object]] = []
+    for s in range(1, only + 1):
+        row: dict[str, object] = {"epoch": (s - 1) // 20, "step": (s - 1) % 20 + first, "reward": 0.1}
+        rows.append(row | ({"val/accuracy": score(s, n)} if s % 10 == 0 else {}))
+    return rows[every - 1 :: every]
+
+
+@pytest.mark.parametrize("first", [0, 1])
+@pytest.mark.parametrize("form", ["jsonl", "csv"])
+def test_steps_of_an_epoch_are_counted_on_where_all_are_logged(
+    tmp_path: Path, first: int, form: str
+) -> None:
+    for n in N:
+        rows = epochs(n, first)
+        if form == "csv":
+            columns = ["epoch", "step", "reward", "val/accuracy"]
+            table(tmp_path / f"g{n}" / "metrics.csv", columns, [[r.get(c) for c in columns] for r in rows])
+        else:
+            lines(tmp_path / f"g{n}.jsonl", rows)
+    want = {(6, n, None): [6 * n * s for s in range(10, 70, 10)] for n in N}
+    assert drawn(load(tmp_path, MAP, DESIGN)) == want
+
+
+def test_steps_of_an_epoch_are_not_counted_on_where_some_are_missing(tmp_path: Path) -> None:
+    lines(tmp_path / "g4.jsonl", epochs(4, 1, every=5))
+    assert "they begin anew with every epoch" in refused(tmp_path, MAP, DESIGN)
+    # passes over one batch are no epochs
+    rows = [{"epoch": i, "step": s, "val/accuracy": score(s, 4)} for s in range(1, 51)
+            for i in (0, 1)]  # fmt: skip
+    lines(tmp_path / "g4.jsonl", rows)
+    assert load(tmp_path, MAP, DESIGN)[0].rollouts_K.max() == 6 * 4 * 50
+
+
+def test_a_table_whose_steps_begin_anew_with_every_epoch_is_refused(tmp_path: Path) -> None:
+    rows = [[f"g{n}", 6, n, s // 30, s % 30, score(s, n)] for n in N for s in range(0, 90, 5)]
+    path = table(tmp_path / "t.csv", ["run", "problems_per_batch", "rollouts_per_problem", "epoch",
+                                      "step", "score"], rows)  # fmt: skip
+    assert "those of a run begin anew with every epoch" in refused(path)
+
+
+def test_means_of_several_numbers_of_samples_are_offered_and_fitted_together(
+    tmp_path: Path,
+) -> None:
+    for n, k in zip(N, (8, 16), strict=True):
+        own = f"eval/avg@{k}"
+        lines(tmp_path / f"g{n}.jsonl", [{"step": s, own: score(s, n)} for s in AT])
+    told = refused(tmp_path, (), DESIGN)
+    assert "--map eval/avg@8=avg@8 --map eval/avg@16=avg@16" in told
+    curves = load(tmp_path, ["eval/avg@8=avg@8", "eval/avg@16=avg@16"], DESIGN)
+    assert drawn(curves) == ALL
+    assert {c.metric for c in curves} == {"avg"}

@@ -167,13 +167,14 @@ def read_history(
             for i, key in enumerate(header)
             if key and i not in (runs.named, runs.own)
             and (i != at or key == settings.step)]  # fmt: skip
-    count = 0
+    count, has_epochs = 0, "epoch" in header and not calls
     for line, cells in runs.rows:
         count += 1
         _, collector = runs.of(cells, cells[at])
         if collector is not None:
             values = {word: cells[i] for i, word in keys if cells[i] and not cells[i].isspace()}
-            collector.row(cells[at], values, line, calls=calls)
+            own = collector.counters.in_epochs(cells[at], values) if has_epochs else cells[at]
+            collector.row(own, values, line, calls=calls)
     collectors = runs.settle()
     if calls and runs.named is None and count == _SAMPLED:
         for collector in collectors.values():

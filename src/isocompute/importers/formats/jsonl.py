@@ -282,6 +282,8 @@ def take_row(
             collector.configure({"max_steps": planned})
             row = {**row, key: done}
         row[key] = collector.counters.counted_on(row[key])
+        if "epoch" in row and not calls:
+            row[key] = collector.counters.in_epochs(row[key], row)
         if not collector.n_rows:
             collector.configure(settings_in_row(row), number)
         nested = any(isinstance(value, dict) for value in row.values())

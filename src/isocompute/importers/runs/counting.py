@@ -37,6 +37,38 @@ def are_calls(rows: Sequence[tuple[int, Collection[str]]]) -> bool:
     return apart > _APART
 
 
+class Epochs:
+    """Counts on steps that begin anew with every epoch, where the log has each of them.
+
+    >>> epochs = Epochs()
+    >>> [epochs.at(step, epoch) for epoch in (0, 1, 2) for step in (1, 2, 3)]
+    [1, 2, 3, 4, 5, 6, 7, 8, 9]
+    >>> gaps = Epochs()  # the last step of an epoch may be another
+    >>> [gaps.at(step, epoch) for epoch in (0, 1) for step in (2, 4, 6)]
+    [2, 4, 6, 2, 4, 6]
+    """
+
+    def __init__(self) -> None:
+        self.before: dict[int, int] = {}  # steps of the epochs before one, by its number
+        self._now = -1
+        self._top = 0  # the last step of this one
+        self._each = False  # it began with the first, and none was left out
+
+    def at(self, step: int, epoch: int) -> int:
+        """A step of an epoch, counted on."""
+        if epoch not in self.before:
+            count, begins = self.before.get(self._now, 0), step <= min(self._top, 1)
+            each = self._top + 1 - step
+            if begins and self._each and epoch == self._now + 1 and each >= FEW:
+                count += each  # fewer may be passes over one batch
+            self.before[epoch] = count
+            self._each = step < 2 and (begins or len(self.before) == 1)
+            self._top = step
+        self._each = self._each and step <= self._top + 1
+        self._now, self._top = epoch, max(step, self._top)
+        return step + self.before[epoch]
+
+
 class Parts(NamedTuple):
     """A counter of parts, how many an update has, and which rows have nothing but whole updates."""
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 
-from isocompute.importers.runs.counting import FEW, are_calls
+from isocompute.importers.runs.counting import FEW, Epochs, are_calls
 from isocompute.importers.values.imported import UnclearError
 from isocompute.importers.values.reading import clock_of, number, whole
 from isocompute.importers.words.vocabulary import (
@@ -82,6 +82,7 @@ class Counters:
         self.backward = False  # the log goes back in time where it goes back to a step
         self._ends: dict[str, int] = {}  # of counters beside the named one: how far they go
         self._per_epoch = False  # steps begin anew with an epoch
+        self._epochs = Epochs()
         self._checkpoint = 0  # the step of one that the rows behind go on from, until one is read
         self._behind = 0  # that of one where the counter began anew
         self._rows: list[tuple[int, tuple[str, ...]]] = []  # the first: their steps and their keys
@@ -115,6 +116,16 @@ class Counters:
     def goes_on(self, step: int) -> None:
         """Take the step of the checkpoint that the rows behind go on from."""
         self._checkpoint = step
+
+    def in_epochs(self, step: object, values: Mapping[str, object]) -> object:
+        """A row's step; where it begins anew with every epoch, counted on over those before it."""
+        epoch, at = whole(values.get("epoch")), whole(step)
+        if epoch is None or at is None or self.wanted is not None:
+            return step
+        if (own := self._epochs.at(at, epoch)) == at:
+            return step
+        self.infer("step: it begins anew with every epoch; those of the epochs before are added")
+        return own
 
     def counted_on(self, step: object) -> object:
         """A row's step; where the counter began anew behind a checkpoint, counted on from there."""

@@ -188,6 +188,11 @@ def told_apart(
         if not (apart and 1 < len(words) <= len(same) / _LEAST_ROWS):
             continue
         each = f"add --map {shlex.quote(f'{name}=run')} if each of its values is a run of its own"
+        if re.fullmatch("(?:n_|num_)?epochs?(?:_(?:idx|index|num|number))?", name.strip(), re.I):
+            raise InputError(
+                f"{path}: steps must count on, but those of a run begin anew with every {name}; "
+                "add the updates of the epochs before it to each, or give a column of rollouts."
+            )
         in_words = len({re.sub("[^a-z]", "", word.lower()) for word in words}) == len(words)
         if in_words or _SAMPLER.search(name) or _one_is_higher(same, code, score):
             kinds = sorted(word.strip() for word in words)

@@ -181,6 +181,12 @@ def _likely_maps(runs: Sequence[ImportedRun]) -> tuple[list[str], bool]:
         if any(line.startswith(OF_CHECKPOINTS) for run in runs for line in run.provenance.inferred):
             return [f"{mapped(found)} --set split=train"], True  # that of the log; theirs is none
         return [mapped(found)], False
+    by_k = [key for key in dict.fromkeys(keys) if re.sub("@[0-9]+", "@", key) == re.sub(
+        "@[0-9]+", "@", found)]  # fmt: skip
+    if len(by_k) > 1 and not alike and all(
+        sum(key in run.provenance.unread for key in by_k) < 2 for run in runs
+    ):  # each run has one of them: one score, of as many samples as that run took
+        return [" ".join(map(mapped, by_k))], True
     return [mapped(key) for key in (found, *alike[:_ALIKE])], not alike
 
 

@@ -77,6 +77,20 @@ def test_scores_without_the_logged_step_are_not_counted_by_calls(tmp_path: Path)
     assert drawn(load(tmp_path, MAP, [*DESIGN, "step=step"])) == ALL
 
 
+def test_a_logged_step_that_outruns_the_one_handed_over_is_asked_about(tmp_path: Path) -> None:
+    for n in N:
+        rows = [[s, 4 * s, score(s, n) if s % 10 == 0 else None, 0.1] for s in range(1, 51)]
+        table(tmp_path / f"g{n}.csv", ["_step", "step", "val/accuracy", "loss"], rows)
+    assert "step says 200 where _step says 50" in refused(tmp_path, MAP, DESIGN)
+    for key, times in (("_step", 1), ("step", 4)):
+        curves = load(tmp_path, MAP, [*DESIGN, f"step={key}"])
+        assert {c.rollouts_K.max() for c in curves} == {6 * n * 50 * times for n in N}
+    for n in N:  # a row for every fourth update, in calls counted from 0: nothing is handed over
+        rows = [[i, 4 * i, score(4 * i, n), 0.1] for i in range(20)]
+        table(tmp_path / f"g{n}.csv", ["_step", "step", "val/accuracy", "loss"], rows)
+    assert {c.rollouts_K.max() for c in load(tmp_path, MAP, DESIGN)} == {6 * n * 76 for n in N}
+
+
 # What runs of one sweep begin with.
 
 
@@ -247,7 +261,8 @@ def test_a_column_of_problems_seen_tells_a_batch_of_responses(tmp_path: Path) ->
 def epochs(n: int, first: int, every: int = 1, only: int = 60) -> list[dict[str, object]]:
     rows: list[dict[str, object]] = []
     for s in range(1, only + 1):
-        row: dict[str, object] = {"epoch": (s - 1) // 20, "step": (s - 1) % 20 + first, "reward": 0.1}
+        epoch, at = divmod(s - 1, 20)
+        row: dict[str, object] = {"epoch": epoch, "step": at + first, "reward": 0.1}
         rows.append(row | ({"val/accuracy": score(s, n)} if s % 10 == 0 else {}))
     return rows[every - 1 :: every]
 
@@ -261,7 +276,8 @@ def test_steps_of_an_epoch_are_counted_on_where_all_are_logged(
         rows = epochs(n, first)
         if form == "csv":
             columns = ["epoch", "step", "reward", "val/accuracy"]
-            table(tmp_path / f"g{n}" / "metrics.csv", columns, [[r.get(c) for c in columns] for r in rows])
+            table(tmp_path / f"g{n}" / "metrics.csv", columns,
+                  [[r.get(c) for c in columns] for r in rows])  # fmt: skip
         else:
             lines(tmp_path / f"g{n}.jsonl", rows)
     want = {(6, n, None): [6 * n * s for s in range(10, 70, 10)] for n in N}

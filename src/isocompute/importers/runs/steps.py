@@ -66,6 +66,9 @@ class Counters:
         self.defined: dict[str, str] = {}  # the log's own: key or glob -> counter
         self.calls = False  # the tracker's step counts calls
         self.logged: dict[str, None] = {}  # a key `step`, of rows whose own step counts calls
+        self._call = -1  # the tracker's step of the last such row
+        self._is_handed = False  # those are no calls, counted from 0 without a gap
+        self._handed: tuple[int, int] | None = None  # the first: the tracker's step and the logged
         self.evaluated = OF_POLICY.search(wanted or "") is not None  # it is of scores alone
         self.rivals: dict[str, int] = {}  # counts that are the step in every row: in how many
         self.rollouts = ""  # the axis of a chart that counts them
@@ -162,14 +165,21 @@ class Counters:
     def own(self, step: object, values: Mapping[str, object]) -> tuple[object, bool]:
         """The step of a row whose tracker counts calls, and whether it does: prime-rl logs `step`.
 
-        Of the same name as the tracker's, it is no counter beside it, but that of all rows.
+        Of the same name as the tracker's, it is no counter beside it, but that of all rows; one
+        that outruns steps that were handed over, and so count no calls, is asked about.
         """
         own = None if self.wanted == "_step" else self.value(values.get("step"))
         if own is None:
             named = self.logged and self.wanted == "step"
             return self.place(step, values, calls=True) if named else step, True
         self.logged["step"], self._last = None, own
-        self.apart |= own != whole(step)
+        if (at := whole(step)) is not None:
+            self.apart |= own != at
+            first, before = self._handed or (at, own), self._call
+            self._call, self._is_handed = at, self._is_handed or at > before + 1
+            self._handed = first
+            if self._is_handed and own - first[1] > at - first[0] and self.wanted is None:
+                self.differ("_step", own, at)
         return own, False
 
     def place(self, step: object, values: Mapping[str, object], calls: bool) -> object:

@@ -191,8 +191,13 @@ def _likely_maps(runs: Sequence[ImportedRun]) -> tuple[list[str], bool]:
 
 
 def likely_key(keys: Sequence[str], beside_loss: Collection[str] = ()) -> str:
-    """The key that looks most like a score, of held-out problems if there is one; else "KEY"."""
+    """The key that looks most like a score, of held-out problems if there is one; else "KEY".
+
+    >>> likely_key(["eval/pass@8", "eval/pass@1", "eval/loss"])  # the mean, in whichever order
+    'eval/pass@1'
+    """
     fit = [key for key in keys if not _NO_SCORE.search(key)]
+    fit.sort(key=lambda key: _OF_ONE.search(key) is None)
     others = [key for key in fit if not _OF_TRAINING.search(key) and key not in beside_loss]
     for words in (rf"{_HELD_OUT}.*(mean|avg)(@|_at_|_)?[0-9]", r"(^|[/_])(mean|avg)(@|_at_)[0-9]",
                   rf"{_HELD_OUT}.*({_RATE})", rf"{_HELD_OUT}.*(score|reward)", _HELD_OUT, *_RATES,

@@ -131,6 +131,30 @@ def test_a_pattern_of_names_may_have_brackets(tmp_path: Path) -> None:
     assert [c.run for c in found] == ["exp_001"]
 
 
+@pytest.mark.parametrize("rest", [6, 12])
+def test_a_run_that_goes_on_with_another_batch_is_no_run_of_its_own(
+    tmp_path: Path, rest: int
+) -> None:
+    def part(name: str, n: int, b_p: int, at: range) -> None:
+        said = {"prompts_per_step": b_p, "group_size": n, "seed": 1}
+        write(tmp_path / name / "config.json", json.dumps(said))
+        lines(tmp_path / name / "log.jsonl", [
+            {"step": s, "reward": score(s, n)} | (
+                {"val/accuracy": score(s, n)} if s % 10 == 0 else {}) for s in at
+        ])  # fmt: skip
+
+    part("g4", 4, 6, range(1, 61))
+    part("g8", 8, 6, range(1, 31))
+    part("g8_on", 8, rest, range(31, 61))
+    if rest == 6:
+        want = {(6, n, 1): [6 * n * s for s in range(10, 70, 10)] for n in N}
+        assert drawn(load(tmp_path, MAP)) == want
+        return
+    told = refused(tmp_path, MAP)
+    assert "begins at step 31 with B_p=12 and n=8, where 'g8' ends with B_p=6 and n=8" in told
+    assert "cut off what the file holds behind step 30" in told
+
+
 # TensorBoard: settings in a folder below, and names.
 
 

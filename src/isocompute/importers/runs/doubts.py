@@ -51,7 +51,7 @@ def refuse_doubts(runs: Sequence[ImportedRun], *, training: bool) -> None:
             _refuse_training_alone(run)
         refuse_renamed(runs)
     for run in runs:
-        _refuse_late(run)
+        _refuse_late(run, runs)
     if parts := _of_one_cluster(runs) or _of_one_file(runs):
         raise UnclearError(parts)
 
@@ -163,10 +163,10 @@ def refuse_renamed(runs: Sequence[ImportedRun], label: str | None = None) -> Non
         )
 
 
-def _refuse_late(run: ImportedRun) -> None:
+def _refuse_late(run: ImportedRun, runs: Sequence[ImportedRun]) -> None:
     """Where its steps are even, and the first is far beyond one of them.
 
-    Parts of one run are joined once its B_p and n are known.
+    Parts of one run are joined once its B_p and n are known, and are the same.
     """
     if None in run.design[:2]:
         return
@@ -182,6 +182,18 @@ def _refuse_late(run: ImportedRun) -> None:
     ):
         return
     begins = own_start(earliest, [s.step_K for s in run.series if s.split == "train"])
+    for other in runs:  # it goes on with another batch
+        end = max((int(s.step_K[-1]) for s in other.series if s.step_K.size), default=0)
+        near = other.provenance.path == run.provenance.path or other.design[1:] == run.design[1:]
+        if near and other.design != run.design and begins <= end < begins + width:
+            now, was = ("B_p={} and n={}".format(*one.design[:2]) for one in (run, other))
+            raise UnclearError(
+                f"a run must have one B_p and n, but {run.name!r} ({run.provenance.path}) begins "
+                f"at step {earliest} with {now}, where {other.name!r} ends with {was}; if it goes "
+                "on from that one, no curve holds both: leave out its file, or cut off what the "
+                f"file holds behind step {end}. If it is a run of its own, add --set begins=0 or "
+                f"--set begins={begins}.", trial=("--set", "begins=0"),
+            )
     raise late_error(f"{run.name!r} ({run.provenance.path})", earliest, last, begins)
 
 

@@ -211,7 +211,8 @@ def test_an_export_tells_runs_of_one_name_apart(tmp_path: Path) -> None:
             {"step": s, "problems_per_batch": 6, "rollouts_per_problem": 4,
              "val/accuracy": score(s, 4, rng.gauss(0, 0.01))} for s in AT
         ])  # fmt: skip
-    import_logs([tmp_path / "logs"], tmp_path / "study", settings=load_settings([], [*MAP]))
+    logs = [tmp_path / "logs" / part / "grpo.jsonl" for part in "abc"]
+    import_logs(logs, tmp_path / "study", settings=load_settings([], [*MAP]))
     names = [row["run"] for row in imported_rows(tmp_path / "study")]
     assert {name: names.count(name) for name in names} == {
         "grpo": len(AT), "grpo-2": len(AT), "grpo-3": len(AT)

@@ -243,19 +243,8 @@ def test_rows_in_no_order_that_say_the_same_twice_are_no_doubt(tmp_path: Path) -
     for seed in range(8):  # in some orders more rows go back than on, as with the newest first
         long_table(path, seed=seed)
         assert drawn(load(path, MAP)) == want
-    runs = read_log(path, settings=load_settings([], [*MAP]))
-    assert {run.steps or max(int(s.step_K.max()) for s in run.series) for run in runs} == {72}
     long_table(path, twice=0.01, seed=0)
     assert "sort the file by time" in refused(path, MAP)
-
-
-@pytest.mark.parametrize("every", [1, 10])
-def test_a_loss_at_step_0_is_an_update_where_each_has_one(tmp_path: Path, every: int) -> None:
-    rows = [{"step": s, "loss": 0.1} | ({"val/accuracy": score(s, 4)} if s % 10 == 0 else {})
-            for s in range(0, 61, every)]  # fmt: skip
-    lines(tmp_path / "g4.jsonl", rows)
-    runs = read_log(tmp_path, settings=load_settings(DESIGN, [*MAP]))
-    assert runs[0].provenance.trained == (61 if every == 1 else 60)
 
 
 def test_a_logged_count_of_episodes_says_b_p_or_contradicts_it(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from isocompute.importers.beside.described import BESIDE, SIDE, Described
-from isocompute.importers.runs.collected import Collected, Sides, reach, spanned
+from isocompute.importers.runs.collected import Collected, Sides
 from isocompute.importers.runs.conclude import conclude
 from isocompute.importers.runs.points import Points, at_policy, of_one_set, of_problems
 from isocompute.importers.runs.steps import Counters
@@ -84,7 +84,7 @@ class Collector:
         self._n_points = 0
         self._drawn_by = ""  # the key of a count that B_p * n * step is held against
         self._latest: dict[tuple[str, ...], list[int]] = {}  # of rows without any score: the step
-        self._trains: dict[tuple[str, ...], list[int]] = {}  # of training, see `reach`
+        self._trains: dict[tuple[str, ...], list[int]] = {}  # of training: first and last step
         self._at_zero = False  # a row of step 0
         self._first: int | None = None  # the first step of rows of any shape
         self._splits: list[str] = []  # keys of rows that may say their split
@@ -221,7 +221,7 @@ class Collector:
                 if shape not in self._latest:
                     self._watch(shape, plan)
                 if shape not in self._trains and meanings.tell_of_training(shape):
-                    self._trains[shape] = [step or 1, 0, 0]
+                    self._trains[shape] = [step or 1, 0]
             known = plan, self._latest.get(shape), self._trains.get(shape)
             if is_kept:
                 self._plans[shape] = known
@@ -231,7 +231,7 @@ class Collector:
                 self._sides.trained_again(step)
             latest[0] = step
         if span is not None and not span[0] <= step <= span[1] and meanings.trains_at(step, values):
-            reach(span, step)
+            span[step > span[1]] = step  # the first or the last
         return plan
 
     def _in_split(self, kind: Points | str, key: str, split: str) -> Points | str:
@@ -393,7 +393,8 @@ class Collector:
             perhaps=self._perhaps, drawn_by=self._drawn_by, says_split=bool(self._splits),
             at_zero=self._at_zero, first=self._first, first_length=sides.first_length,
             latest=max((last for last, in self._latest.values()), default=0), redone=sides.redone,
-            **spanned(self._trains.values()),
+            trained=max((last for _, last in self._trains.values()), default=0),
+            trains_from=min((first for first, _ in self._trains.values()), default=1),
             evidence=self._evidence, problems=self._problems,
         )
         return conclude(collected, path, source, provenance)

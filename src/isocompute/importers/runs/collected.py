@@ -7,9 +7,9 @@ of a step, and all of it together.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from dataclasses import dataclass
-from math import gcd, inf
+from math import inf
 
 from isocompute.importers.runs.points import Points
 from isocompute.importers.runs.steps import Counters
@@ -31,25 +31,6 @@ _CHECKS = {
     **{f"part {name}": f"timing_s/{name}" for name in PARTS},
 }  # fmt: skip
 _ENOUGH = 20  # at half one odd step counts for two, at twice 100 logs take 2% longer
-
-
-def reach(span: list[int], step: int) -> None:
-    """Take a further step of rows: the first, the last, and what divides all of them."""
-    span[step > span[1]] = step
-    span[2] = gcd(span[2], step)
-
-
-def spanned(spans: Collection[list[int]]) -> dict[str, int]:
-    """What all rows of training span.
-
-    >>> spanned([[0, 80, 8], [8, 72, 8]])
-    {'trained': 80, 'trains_from': 0, 'trains_every': 8}
-    """
-    return {
-        "trained": max((last for _, last, _ in spans), default=0),
-        "trains_from": min((first for first, *_ in spans), default=1),
-        "trains_every": gcd(*(every for *_, every in spans)),
-    }
 
 
 @dataclass(kw_only=True)
@@ -83,7 +64,6 @@ class Collected:
     redone: int | None  # the lowest step that rows of training went back to
     trained: int  # the last step of rows that tell of training, and the first
     trains_from: int
-    trains_every: int  # the distance at which all of these stand; 1 where any two are neighbours
 
     @property
     def start(self) -> int | None:

@@ -355,9 +355,6 @@ def last_update(c: Collected, planned: int | None, begins: int) -> int | None:
             return planned
     if not c.trained or c.counters.calls:
         return None
-    own = c.trained - begins  # and where it is not that, the row of step 0 is an update
-    # as well, unless rows stand at every k-th step alone, which is their number of updates then
-    own += c.trains_from == 0 and own != planned and (
-        int(np.gcd.reduce([c.trains_every, *(int(np.gcd.reduce(K)) for K in rows)])) < 2
-    )
+    own = c.trained - begins  # and where it is not that, the row of step 0 is an update as well
+    own += c.trains_from == 0 and own != planned
     return own if planned is None else min(own, planned)

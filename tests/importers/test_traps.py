@@ -439,6 +439,10 @@ def test_a_batch_is_held_against_the_tokens_that_trl_has_seen(
         assert to_curves(read_log(path, settings=told))[0].rollouts_K[-1] == b_p * n * 80
         with pytest.raises(UnclearError, match=r"num_tokens .* at most [\d,]+ rollouts per step"):
             read_log(path, settings={**told, "problems_per_batch": b_p * n})  # the whole batch
+        [run] = read_log(path)
+        hints = [line for line in run.provenance.inferred if line.startswith("B_p * n: about ")]
+        [about] = [int(line.split()[4].replace(",", "")) for line in hints]
+        assert about == pytest.approx(b_p * n, rel=0.1)
         trl_of_tokens(path, 8 * b_p * n, logged=logged)  # one of eight processes
         [run] = read_log(path, settings=told)
         assert any("rollouts per step; were there more processes?" in note for note in run.notes)

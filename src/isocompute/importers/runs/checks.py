@@ -302,6 +302,10 @@ def check_batch(c: Collected, b_p: int | None, n: int | None, *, given: bool) ->
         batch, side["total"], side["prompt"], side["length"], given=given
     )
     told = rollouts_told(side["seen"], side["length"])
+    if batch is None and told is not None and told.about < _DOUBTED * told.least:
+        c.counters.infer(
+            f"B_p * n: about {told.about:,.0f} by num_tokens over the mean lengths; not taken"
+        )
     if batch is not None and told is not None:
         says = f"B_p * n is {batch}, but num_tokens over the mean lengths says"
         if batch > told.most * _FAR:

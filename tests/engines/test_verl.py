@@ -102,8 +102,11 @@ def test_the_allocation_and_recipe_reach_verls_keys() -> None:
     assert "critic.model.path" not in plain
     ppo = keys_of(make_spec(recipe=Recipe(
         objective="ppo", value_learning_rate=2e-5, learning_rate_scaling="constant",
-        gae_gamma=0.99, gae_lambda=0.95, value_clip=0.2)))
+        gae_gamma=0.99, gae_lambda=0.95, value_clip=0.2, max_grad_norm=0.5)))
     expected = {"algorithm.adv_estimator": "gae", "critic.optim.lr": 2e-5,
+                # the recipe's, as in the embedded engine; verl's own are 0.01 and 1
+                "critic.optim.weight_decay": 0.0, "critic.grad_clip": 0.5,
+                "critic.optim.clip_grad": 0.5,
                 "critic.optim.lr_warmup_steps": 10, "critic.optim.zero_indexed_step": False,
                 "trainer.max_critic_ckpt_to_keep": None,
                 "algorithm.gamma": 0.99, "algorithm.lam": 0.95, "critic.cliprange_value": 0.2}

@@ -148,6 +148,26 @@ def test_trls_processes_share_the_batch() -> None:
         list(trl_rows(asked, processes=3))
 
 
+@pytest.mark.parametrize(
+    ("trainer", "epochs"),
+    [("verl", "trainer.total_epochs"), ("skyrl", "trainer.epochs"),
+     ("nemo-rl", "grpo.max_num_epochs"), ("areal", "total_train_epochs")],
+)  # fmt: skip
+def test_the_steps_of_a_plan_end_a_run_not_a_pass_over_its_problems(
+    trainer: str, epochs: str
+) -> None:
+    """Their own default is 1 pass (verl 30), whatever the steps: a set of 640 problems is 20."""
+    assert trainer_settings(trainer, PLAN, Recipe()).keys[epochs] >= PLAN.steps
+
+
+def test_areal_warms_up_over_a_share_of_all_epochs_which_is_put_to_0() -> None:
+    """AReaL's default is 0.001 of them: of a million passes that is 1,000 passes."""
+    settings = trainer_settings("areal", PLAN, Recipe(warmup_steps=10))
+    share = settings.keys["actor.optimizer.warmup_steps_proportion"]
+    assert int(share * settings.keys["total_train_epochs"] * 20) == 0
+    assert "warmup_steps=10" in settings.not_set
+
+
 def test_slime_has_no_kl_options_without_kl() -> None:
     assert "--use-kl-loss" not in trainer_settings("slime", PLAN, Recipe()).keys
     assert "--use-kl-loss" in trainer_settings("slime", PLAN, Recipe(kl_coef=0.1)).keys

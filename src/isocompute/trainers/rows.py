@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 from isocompute.allocation import Allocation
 from isocompute.recipe import Recipe
 
-# The steps must end the run, not the passes over the data: verl and AReaL stop at the first.
+# The steps must end the run, not the passes over the data: verl, AReaL, SkyRL and NeMo-RL stop at
+# whichever comes first.
 MANY_EPOCHS = 1_000_000
 
 Keys = dict[str, Any]

@@ -110,10 +110,12 @@ def verl_rows(asked: Asked, release: tuple[int, int] = NEWEST) -> Iterator[Row]:
     if r.objective == "ppo":
         yield Row("value_learning_rate", "critic.optim.lr",
                   r.value_learning_rate_at(a.batch_size))  # fmt: skip
-        critic = {} if asked.said is not None else schedule_in_verl(
-            "critic", r.warmup_steps, release)  # fmt: skip
-        for key, value in critic.items():
-            yield Row("value_learning_rate", key, value)
+        if asked.said is None:  # logs say these of the policy alone
+            for key, value in schedule_in_verl("critic", r.warmup_steps, release).items():
+                yield Row("value_learning_rate", key, value)
+            yield Row("weight_decay", "critic.optim.weight_decay", r.weight_decay)
+            yield Row("max_grad_norm", "critic.grad_clip", r.max_grad_norm)
+            yield Row("max_grad_norm", "critic.optim.clip_grad", r.max_grad_norm)
         yield Row("updates_per_batch", "critic.ppo_mini_batch_size", mini_batch)
         yield Row("update_split", "critic.ppo_epochs", epochs)
         yield Row("value_clip", "critic.cliprange_value", r.value_clip)

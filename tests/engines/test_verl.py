@@ -129,6 +129,23 @@ def test_several_updates_per_batch_are_mini_batches_or_epochs() -> None:
                 assert (keys["critic.ppo_mini_batch_size"], keys["critic.ppo_epochs"]) == expected
             planned = trainer_settings("verl", spec.allocation, recipe).keys
             assert (planned[mini], planned[epochs]) == expected
+            # balanced, verl sorts the responses of a batch by length before it cuts it
+            for rendered in (keys, planned):
+                assert rendered.get("trainer.balance_batch") is (False if expected[1] == 1 else None)
+
+
+@pytest.mark.parametrize("override", [
+    {"trainer.balance_batch": True}, {"++trainer.balance_batch": None},
+])
+def test_mini_batches_of_problems_are_not_balanced_by_length(override: dict[str, Any]) -> None:
+    """Of four mini-batches the outer two would hold the short responses of all problems."""
+    VerlEngine().check(make_spec(8, 4, overrides=override))
+    mini = Recipe(updates_per_batch=2)
+    with pytest.raises(InputError, match="balance_batch` must be false with mini-batches"):
+        VerlEngine().check(make_spec(8, 4, recipe=mini, overrides=override))
+    harmless = {"trainer.balance_batch": False}
+    keys = keys_of(make_spec(8, 4, recipe=mini, overrides=harmless))
+    assert keys["trainer.balance_batch"] is False
 
 
 def test_plan_and_engine_speak_the_same_words() -> None:

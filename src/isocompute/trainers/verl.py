@@ -61,6 +61,8 @@ def verl_rows(asked: Asked, release: tuple[int, int] = NEWEST) -> Iterator[Row]:
     yield Row(PLAN, "trainer.total_epochs", MANY_EPOCHS)
     yield Row("updates_per_batch", f"{_ACTOR}.ppo_mini_batch_size", mini_batch)
     yield Row("update_split", f"{_ACTOR}.ppo_epochs", epochs)
+    if minis > 1 and asked.said is None:  # balanced, a mini-batch is responses of like length
+        yield Row("update_split", "trainer.balance_batch", False)
     yield Row("passes_per_batch", f"{_ACTOR}.ppo_epochs", epochs)
     yield Row("shuffled", f"{_ACTOR}.shuffle", asked.told("shuffled", "no") == "yes")
     if asked.prompt_tokens is not None:

@@ -83,12 +83,15 @@ _HARMLESS = (
 _STRATEGIES = ("fsdp", "fsdp2")  # the learning-rate schedule is theirs; other backends have others
 
 
-def checked_overrides(overrides: Mapping[str, Any], longest: int) -> dict[str, Any]:
+def checked_overrides(
+    overrides: Mapping[str, Any], longest: int, *, by_problem: bool = False
+) -> dict[str, Any]:
     """The overrides as they may stand on verl's command line.
 
     Args:
         overrides: dotted paths with or without `+` or `++`; values may be mappings.
         longest: tokens of the longest prompt and response, which must fit the sampler.
+        by_problem: whether a batch is several mini-batches, each of its share of the problems.
 
     Raises:
         InputError: for a key that carries the allocation, the recipe, the reward or the problems,
@@ -102,6 +105,11 @@ def checked_overrides(overrides: Mapping[str, Any], longest: int) -> dict[str, A
                     f"new, but got {key!r}; write it as section.key."
                 )
             _check(key, path, leaf, longest)
+            if by_problem and path == "trainer.balance_batch" and leaf is not False:
+                raise InputError(
+                    "`trainer.balance_batch` must be false with mini-batches, which it would fill "
+                    f"by length instead of by problem, but got {leaf!r} for {key!r}; remove it."
+                )
     return dict(overrides)
 
 

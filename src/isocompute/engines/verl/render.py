@@ -99,7 +99,9 @@ def render_keys(
             "trainer.max_critic_ckpt_to_keep": None,
         }
     keys |= _by_release(options, folder)
-    added = checked_overrides(options.overrides, options.longest)
+    added = checked_overrides(
+        options.overrides, options.longest, by_problem="trainer.balance_batch" in keys
+    )
     named = {key.lstrip("+") for key in added}
     return {**{key: value for key, value in keys.items() if key not in named}, **added}
 

@@ -168,6 +168,19 @@ def test_areal_warms_up_over_a_share_of_all_epochs_which_is_put_to_0() -> None:
     assert "warmup_steps=10" in settings.not_set
 
 
+def test_open_instruct_is_kept_as_close_to_on_policy_as_it_can_be() -> None:
+    """Its own default trains on rollouts of up to 8 updates before, and it refuses 0."""
+    def of(said: dict[str, Any] | None) -> Any:
+        known = None if said is None else said.keys()
+        return trainer_settings("open-instruct", PLAN, Recipe(), known=known, said=said)
+
+    assert of(None).keys["--async_steps"] == 1
+    assert of({}).keys["--async_steps"] == 1
+    assert of({"staleness": 4}).keys["--async_steps"] == 4
+    assert "staleness=4" not in of({"staleness": 4}).not_set
+    assert "asynchronous" in of(None).units
+
+
 def test_slime_has_no_kl_options_without_kl() -> None:
     assert "--use-kl-loss" not in trainer_settings("slime", PLAN, Recipe()).keys
     assert "--use-kl-loss" in trainer_settings("slime", PLAN, Recipe(kl_coef=0.1)).keys

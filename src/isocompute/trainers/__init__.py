@@ -162,7 +162,7 @@ _TRAINERS: dict[str, _Trainer] = {
         problems="--num_unique_prompts_rollout",
         group="--num_samples_per_prompt_rollout",
         units="num_unique_prompts_rollout counts prompts; total_episodes counts completions over "
-        "the whole run (B_p x n x M).",
+        "the whole run (B_p x n x M). Training is asynchronous; async_steps 1 is the least.",
     ),
 }
 

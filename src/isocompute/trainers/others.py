@@ -108,6 +108,9 @@ def open_instruct_rows(asked: Asked) -> Iterator[Row]:
     yield Row(word, "--num_mini_batches", minis)
     yield Row(word, "--num_epochs", passes)
     yield Row("passes_per_batch", "--num_epochs", passes)
+    # it has no synchronous training: 1 is the least, 8 its own
+    behind = int(asked.told("staleness", 0))
+    yield Row("staleness" if behind else PLAN, "--async_steps", max(behind, 1))
     yield Row("learning_rate", "--learning_rate", asked.rate)
     yield from _schedule(asked, "--lr_scheduler_type")
     yield Row("kl_coef", "--beta", r.kl_coef)

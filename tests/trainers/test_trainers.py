@@ -181,6 +181,18 @@ def test_open_instruct_is_kept_as_close_to_on_policy_as_it_can_be() -> None:
     assert "asynchronous" in of(None).units
 
 
+def test_open_instruct_filters_groups_without_variance_only_where_the_recipe_does() -> None:
+    """Its own default leaves them out of the batch."""
+    for word, value in (("none", False), ("loss", True)):
+        settings = trainer_settings("open-instruct", PLAN, Recipe(zero_variance_filter=word))
+        assert settings.keys["--filter_zero_std_samples"] is value
+        assert not [one for one in settings.not_set if one.startswith("zero_variance_filter")]
+    only_in_terms = Recipe(zero_variance_filter="regularizers", kl_coef=0.1)
+    settings = trainer_settings("open-instruct", PLAN, only_in_terms)
+    assert "--filter_zero_std_samples" not in settings.keys
+    assert "zero_variance_filter=regularizers" in settings.not_set
+
+
 def test_slime_has_no_kl_options_without_kl() -> None:
     assert "--use-kl-loss" not in trainer_settings("slime", PLAN, Recipe()).keys
     assert "--use-kl-loss" in trainer_settings("slime", PLAN, Recipe(kl_coef=0.1)).keys

@@ -111,6 +111,9 @@ def open_instruct_rows(asked: Asked) -> Iterator[Row]:
     # it has no synchronous training: 1 is the least, 8 its own
     behind = int(asked.told("staleness", 0))
     yield Row("staleness" if behind else PLAN, "--async_steps", max(behind, 1))
+    filtered = asked.told("zero_variance_filter", asked.recipe.zero_variance_filter)
+    if filtered in ("none", "loss"):  # it filters unless told otherwise
+        yield Row("zero_variance_filter", "--filter_zero_std_samples", filtered == "loss")
     yield Row("learning_rate", "--learning_rate", asked.rate)
     yield from _schedule(asked, "--lr_scheduler_type")
     yield Row("kl_coef", "--beta", r.kl_coef)

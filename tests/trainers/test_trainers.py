@@ -193,6 +193,16 @@ def test_open_instruct_filters_groups_without_variance_only_where_the_recipe_doe
     assert "zero_variance_filter=regularizers" in settings.not_set
 
 
+def test_prime_rl_leaves_out_groups_without_variance_by_itself() -> None:
+    """The key that says otherwise changed its name within 2026: it is listed, not written."""
+    def left(word: str) -> tuple[str, ...]:
+        return trainer_settings("prime-rl", PLAN, Recipe(zero_variance_filter=word)).not_set
+
+    assert "zero_variance_filter=none" in left("none")
+    assert not [word for word in left("loss") if word.startswith("zero_variance_filter")]
+    assert "zero_variance_filter=none" not in trainer_settings("skyrl", PLAN, Recipe()).not_set
+
+
 def test_slime_has_no_kl_options_without_kl() -> None:
     assert "--use-kl-loss" not in trainer_settings("slime", PLAN, Recipe()).keys
     assert "--use-kl-loss" in trainer_settings("slime", PLAN, Recipe(kl_coef=0.1)).keys

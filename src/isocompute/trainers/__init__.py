@@ -106,6 +106,7 @@ _TRAINERS: dict[str, _Trainer] = {
         counts="completions",
         group="orchestrator.group_size",
         steps="max_steps",
+        by_itself={"zero_variance_filter": "loss"},
         units="orchestrator.batch_size counts completions (B_p x n). Training is asynchronous; "
         "max_off_policy_steps 0 drops rollouts of older weights.",
     ),

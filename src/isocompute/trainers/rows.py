@@ -147,6 +147,7 @@ def not_set(
     }  # fmt: skip
     # off is what every trainer does that is not told of a filter, a subset or a cap
     off = {"zero_variance_filter": "none", "gradient_rollouts": None, "importance_cap": None}
+    off = {word: value for word, value in off.items() if word not in by_itself}
     if known is not None:  # what no log holds is not asked for
         left = {word: value for word, value in left.items() if word in (*known, *OPEN)}
     return tuple(

@@ -208,6 +208,23 @@ def test_slime_has_no_kl_options_without_kl() -> None:
     assert "--use-kl-loss" in trainer_settings("slime", PLAN, Recipe(kl_coef=0.1)).keys
 
 
+@pytest.mark.parametrize(
+    ("trainer", "keys"),
+    [("slime", {"--use-kl-loss": "", "--kl-loss-coef": 0.1, "--kl-loss-type": "low_var_kl"}),
+     ("openrlhf", {"--algo.kl.use_loss": "", "--algo.kl.init_coef": 0.1,
+                   "--algo.kl.estimator": "k3"})],
+)  # fmt: skip
+def test_kl_is_a_term_of_the_loss_whose_gradient_is_not_0(
+    trainer: str, keys: dict[str, Any]
+) -> None:
+    """slime's own estimator is k1; OpenRLHF's own KL is taken from the reward, not a loss."""
+    settings = trainer_settings(trainer, PLAN, Recipe(kl_coef=0.1))
+    assert {key: settings.keys.get(key) for key in keys} == keys
+    assert not [word for word in settings.not_set if word.startswith("kl_")]
+    without = trainer_settings(trainer, PLAN, Recipe()).keys
+    assert not {"--algo.kl.use_loss", "--algo.kl.estimator", "--kl-loss-type"} & without.keys()
+
+
 def test_lines_can_be_pasted() -> None:
     assert key_lines({"a.b": True, "--lr": 2.8e-6, "--use-kl-loss": ""}) == [
         "a.b=true",

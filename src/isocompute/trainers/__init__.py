@@ -155,7 +155,7 @@ _TRAINERS: dict[str, _Trainer] = {
         steps="total_train_steps",
         units="train_dataset.batch_size counts prompts. ppo_n_minibatches 1 means one update per "
         "batch, max_head_offpolicyness 0 that it is on-policy. A warm-up is a share of the updates "
-        "of all epochs, hence 0. It has no entropy bonus.",
+        "of all epochs, hence 0. kl_ctl takes KL from the reward. It has no entropy bonus.",
     ),
     "open-instruct": _Trainer(
         write=others.open_instruct_rows,

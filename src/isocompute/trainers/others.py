@@ -48,6 +48,10 @@ def openrlhf_rows(asked: Asked) -> Iterator[Row]:
     yield Row("learning_rate", "--actor.adam.lr", asked.rate)
     yield from _schedule(asked, "--actor.lr_scheduler")
     yield Row("kl_coef", "--algo.kl.init_coef", r.kl_coef)
+    if r.kl_coef > 0:  # its own: k1, taken from the reward
+        yield Row("kl_coef", "--algo.kl.use_loss", "")
+        yield Row("kl_estimator", "--algo.kl.estimator",
+                  asked.told("kl_estimator", r.kl_estimator))  # fmt: skip
 
 
 def nemo_rl_rows(asked: Asked) -> Iterator[Row]:
@@ -78,6 +82,8 @@ def slime_rows(asked: Asked) -> Iterator[Row]:
     if r.kl_coef > 0:
         yield Row("kl_coef", "--use-kl-loss", "")
         yield Row("kl_coef", "--kl-loss-coef", r.kl_coef)
+        kind = asked.told("kl_estimator", r.kl_estimator)  # its own is k1, which pulls nowhere
+        yield Row("kl_estimator", "--kl-loss-type", "low_var_kl" if kind == "k3" else kind)
 
 
 def areal_rows(asked: Asked) -> Iterator[Row]:

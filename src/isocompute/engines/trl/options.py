@@ -116,8 +116,9 @@ def check_spec(spec: RunSpec) -> None:
     supported: tuple[tuple[str, tuple[object, ...], str], ...] = (
         ("objective", ("grpo", "cispo"), "its PPO has another trainer"),
         ("advantage_std", ("sample", "none"), "it divides by the sample std or not at all"),
-        ("aggregation", ("token-mean",) if recipe.objective == "cispo" else tuple(LOSS),
-         "dr_grpo divides by the length limit; cispo is token-mean"),
+        ("aggregation", ("token-mean",) if recipe.objective == "cispo" or recipe.entropy_coef > 0
+         else tuple(LOSS),
+         "dr_grpo divides by the length limit; cispo and the entropy bonus are token-mean"),
         ("zero_variance_filter", ("none",), "it has no such filter"),
         ("updates_per_batch", (1,), "the engine keeps TRL on-policy"),
         ("update_split", ("mini-batch",), "the engine keeps TRL on-policy"),

@@ -34,7 +34,7 @@ from isocompute.answers.verdict import untested
 from isocompute.answers.weight import trust
 from isocompute.answers.words import best_n_words, n_words
 from isocompute.answers.worth import _told, among_tested, probe
-from isocompute.domain import Configuration, Curve, Notice, notice
+from isocompute.domain import Configuration, Curve, Notice, Work, notice
 from isocompute.domain.notices import NOTICES
 from isocompute.domain.text import takes
 from isocompute.errors import InputError, RefusalError
@@ -215,6 +215,11 @@ def test_one_problems_per_batch_is_taken_and_named() -> None:
 def test_the_largest_batch_bites_and_says_what_it_costs() -> None:
     d = plan_budget(planted(), AT, max_batch_size=1023).document
     assert arm(d) == (32, 16)
+    in_percent: Any = planted()
+    in_percent.posterior.curves = tuple(
+        c.replace(score_range=(0.0, 100.0)) for c in in_percent.curves)
+    said = plan_budget(in_percent, AT, max_batch_size=1023).document
+    assert "instead of 32: 1.0 lower." in text(said, "capped_by_max_batch")
     assert text(d, "capped_by_max_batch") == (
         "1,023 rollouts per batch limit n to 16 instead of 32: 0.010 lower."
     )
@@ -1133,11 +1138,12 @@ def test_more_runs_of_what_was_tested_gain_as_far_as_they_tell_of_the_budget() -
     fit = planted(two, surface=late, move_D=1e-3 * np.array([1, 1, -1, -1]))
     q = Question(fit=fit, x=AT)
     found = prescribe(q)
-    trains = lambda to: dict.fromkeys(fit.configurations, 2.0 * to)  # noqa: E731  # two seeds each
-    gain = [among_tested(q, found, trains(to), 2) for to in (2e5, 5e5)]
+    two_seeds = [dict.fromkeys(fit.configurations, Work(2 * to, runs=2)) for to in (2e5, 5e5)]
+    gain = [among_tested(q, found, trains) for trains in two_seeds]
     assert gain == pytest.approx([0.0, 0.03], abs=1e-9)
     # The three runs there are end at 1M: further on they are no nearer to a smaller budget.
-    more = among_tested(q, found, dict.fromkeys(fit.configurations, 3e5), None)
+    more = among_tested(
+        q, found, dict.fromkeys(fit.configurations, Work(3e5, runs=3, after=1e6)))  # fmt: skip
     assert more == pytest.approx(0.03)
 
 
@@ -1153,13 +1159,15 @@ def test_every_run_of_a_check_has_its_own_luck_and_its_own_end(
         return draws(fit, c, x, which)
 
     monkeypatch.setattr(worth, "one_run", one_run)
-    trains = {Configuration(32, 16): 6e5, Configuration(32, 64): 3e5}
-    among_tested(q, found, trains, 2)
+    n16, n64 = Configuration(32, 16), Configuration(32, 64)
+    among_tested(q, found, {n16: Work(6e5, runs=2), n64: Work(3e5, runs=2)})
     assert seen == [(16, 3e5, 0), (16, 3e5, 1), (64, 1.5e5, 2), (64, 1.5e5, 3)]
     seen.clear()
-    among_tested(q, found, trains, None)  # each of the three runs there goes on by a third
-    ends = {16: 1.2e6, 64: 1.1e6}
-    assert seen == [(n, pytest.approx(ends[n]), i) for i, n in enumerate([16] * 3 + [64] * 3)]
+    # One run goes on, and of two others one from further than the other.
+    on = {n16: Work(2e5, after=1e6), n64: Work.between([(1e6, 1.1e6), (5e5, 1.1e6)])}
+    among_tested(q, found, on)
+    assert seen == [(16, pytest.approx(1.2e6), 0), (64, 1.1e6, 1), (64, 1.1e6, 2)]
+    assert among_tested(q, found, {n16: Work.between([(1e6, 1e6)])}) == 0  # nothing goes on
 
 
 def test_a_check_of_a_larger_batch_has_twenty_updates() -> None:
@@ -1566,6 +1574,7 @@ def test_a_plan_says_what_run_and_checks_cost_together() -> None:
     # Of steps that the screen has no room for nothing is counted.
     plan = plan_budget(planted(), AT, rates=Rates(rollouts_per_gpu_hour=1e5)).document
     plan |= {"trained": None}
+    del plan["after_checks"]  # of its own checks
     many = [{**step, "do": f"do {i} " + "x" * 60, "command": "isocompute " + "y" * 60,
              "rollouts": 1e5, "cost": {**unpriced, "gpu_hours": 1.0}}
             for i in range(3)]  # fmt: skip

@@ -21,7 +21,8 @@ from isocompute.answers.prescribe import Question
 from isocompute.answers.price import Price, counted_in, priced, timed, unit_paid_in
 from isocompute.answers.price_error import within
 from isocompute.answers.spending import filled
-from isocompute.answers.steps import first_to, priced_remedy
+from isocompute.answers.step_lines import checks, with_checks
+from isocompute.answers.steps import Runs, first_to, priced_remedy, steps_take
 from isocompute.answers.verdict import seeds as more_runs
 from isocompute.cli import main
 from isocompute.design.candidates import Limits, candidates
@@ -250,6 +251,56 @@ def test_what_runs_train_costs_what_lies_between_their_beginning_and_their_end()
     assert price.cost({c: 5e4})["tokens"] == pytest.approx(half)
     each = priced([], Rates(tokens_per_rollout=3.0)).cost({c: Work(5e4, runs=2, after=1e4)})
     assert each == {"tokens": pytest.approx(15e4), "gpu_hours": None, "usd": None}
+
+
+def test_each_run_of_a_check_is_priced_from_where_it_stands() -> None:
+    """One that is done and one to begin were priced as two from half-way: 1.5 for 1 at power 2."""
+    c, price = Configuration(16, 8), priced([growing(8, 0.25).replace(start_s=7200.0)], Rates())
+    runs = [growing(8, 0.25).replace(seed=0), growing(8, 0.25, end=2e4).replace(seed=1)]
+    trains = Runs.beside(runs, [c], [0, 1, 2], 1e5).trains
+    assert trains == {c: 8e4 + 1e5}
+    cost = price.cost(trains)
+    tokens = 2 * 1e5**1.25 - 2e4**1.25
+    assert cost["tokens"] == pytest.approx(tokens)
+    # Two of them start a trainer, which takes two hours.
+    assert cost["gpu_hours"] == pytest.approx(tokens / 1e6 + 4)
+    assert price.cost(Runs.beside(runs, [c], [0], 1e5).trains)["gpu_hours"] == 0
+
+
+def test_what_failed_is_trained_again_run_by_run_and_a_gauge_asks_an_untrained_model() -> None:
+    """Two runs were priced as one of twice the length; answers of a gauge as those of its end."""
+    runs = [growing(n, 0.25).replace(seed=s) for n in (8, 16, 32) for s in (0, 1)]
+    ill = [r.replace(failed_rules=("dead_batches",)) if r.rollouts_per_problem == 8 else r
+           for r in runs]  # fmt: skip
+    fit, price = fit_sweep(ill, draws=20), priced(runs, Rates())
+    (failed,) = (one for one in fit.notices if one.code == "failed_health")
+    assert price.cost(dict(failed.trains))["tokens"] == pytest.approx(2 * 1e5**1.25)
+    chosen = Configuration(16, 32)
+    q = Question(fit=fit, x=4e5, price=price, problems=3200)
+    gauge = steps_take(q, chosen, None, 4e5, [chosen], 512)["difficulty_assumed"].trains
+    assert gauge == {chosen: 51_200}
+    assert price.cost(gauge)["tokens"] == pytest.approx(100 * 512 * priced(
+        runs, Rates()).of(chosen, rollouts=512).tokens_per_rollout)  # fmt: skip
+    assert price.cost(gauge)["tokens"] < 0.5 * 51_200**1.25
+
+
+@pytest.mark.parametrize("unit", ["tokens", "gpu-hours"])
+def test_checks_and_the_run_that_they_leave_take_the_budget_where_responses_grow(unit: str) -> None:
+    """A third of the price left 67% of the steps, which took 56% of it."""
+    runs = [growing(n, 0.4).replace(seed=s, start_s=720.0) for n in (8, 16, 32) for s in (0, 1, 2)]
+    fit, paid = fit_sweep(runs, unit=unit, draws=20), unit.replace("-", "_")
+    price = priced(runs, Rates())
+    amount = price.cost({Configuration(16, 32): 3e5})[paid]
+    d = plan_budget(fit, Budget(amount=amount, unit=paid), study=None).document
+    assert d["after_checks"]
+    for row in d["after_checks"]:
+        checks_cost = sum(s["cost"][paid] for s in checks(d)[: row["checks"]] if s["cost"])
+        own = Configuration(d["problems_per_batch"], d["rollouts_per_problem"])
+        step = d["cost"][paid] / d["steps"]
+        left = price.cost({own: row["rollouts"]})[paid]
+        assert d["cost"][paid] - 2 * step < checks_cost + left <= d["cost"][paid] * (1 + 1e-9)
+        said = with_checks(d, checks(d)[: row["checks"]])
+        assert f"leaves a run of {row['steps']:,} steps" in said
 
 
 def test_a_run_that_a_plan_by_tokens_sends_on_takes_the_tokens_between() -> None:

@@ -17,7 +17,7 @@ from isocompute.answers.logged import score_text
 from isocompute.answers.prescribe import Question
 from isocompute.answers.reading import Reading
 from isocompute.answers.spending import solved
-from isocompute.answers.step_lines import checks, steps_left
+from isocompute.answers.step_lines import checks, share_paid
 from isocompute.domain import Configuration, Curve
 from isocompute.domain.text import fitting
 
@@ -91,7 +91,7 @@ def check_on_the_way(q: Question, chosen: Configuration) -> dict[str, Any] | Non
         step, at = max(int(q.rollouts(chosen, x)) // chosen.batch_size, 1), x
         if every is not None:
             step = every.first + -(-(step - every.first) // every.steps) * every.steps
-            at = _budget_of(q, chosen, step * chosen.batch_size)
+            at = budget_of(q, chosen, step * chosen.batch_size)
         if at >= q.x:
             return None
         score_D, run_D = one_run(fit, chosen, at)
@@ -103,7 +103,7 @@ def check_on_the_way(q: Question, chosen: Configuration) -> dict[str, Any] | Non
     return None
 
 
-def _budget_of(q: Question, c: Configuration, rollouts: float) -> float:
+def budget_of(q: Question, c: Configuration, rollouts: float) -> float:
     """What some rollouts of a configuration take, in the unit of the fit."""
     if q.fit.unit == "rollouts":
         return rollouts
@@ -147,10 +147,11 @@ def after_checks(
         return None
     first, rows = checks(d), list[dict[str, Any]]()
     for many in range(1, len(first) + 1):
-        if not (left := steps_left(d, first[:many])):
+        share = share_paid(d, first[:many])
+        if share is None or not (left := _steps_of_the_rest(q, chosen, d, share)):
             continue
         rollouts = left * chosen.batch_size
-        x = _budget_of(q, chosen, rollouts)
+        x = budget_of(q, chosen, rollouts)
         score_D = q.fit.scores_of([chosen], x)[:, 0]
         rows.append({
             "checks": many, "steps": left, "rollouts": rollouts,
@@ -158,3 +159,12 @@ def after_checks(
             "predicted_score_interval": q.fit.ends(chosen, x, score_D),
         })  # fmt: skip
     return rows
+
+
+def _steps_of_the_rest(q: Question, c: Configuration, d: Mapping[str, Any], share: float) -> int:
+    """Steps of the run that the rest of its price pays for, once checks have a share of it."""
+    whole = d["cost"].get(unit := q.fit.unit.replace("-", "_"))
+    if whole is None:
+        return max(int((1 - share) * d["steps"]), 0)
+    left = (1 - share) * whole - q.price.started(unit)
+    return int(q.rollouts(c, left) * (1 + 1e-12) // c.batch_size) if left > 0 else 0

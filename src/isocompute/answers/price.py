@@ -122,12 +122,14 @@ class Price:
         Args:
             trains: rollouts by configuration.
             starts: of the trainer, counted as far as it is known what one takes.
-            runs: rollouts of one run of them; None: as they say themselves (`Work`).
+            runs: rollouts of one run of them; None: as they say themselves (`Work`), starts, too.
         """
+        if runs is None:
+            starts = sum(Work.of(r).starts for r in trains.values() if r)
         ends = []
         for low in (False, True):
             each = [self.of(c, rollouts=runs.get(c), low=low).cost(r) if runs is not None
-                    else self._of_work(c, Work(r) if not isinstance(r, Work) else r)
+                    else self._of_work(c, Work.of(r))
                     for c, r in trains.items() if r]  # fmt: skip
             ends.append({
                 name: None if any(one[name] is None for one in each)
@@ -138,11 +140,14 @@ class Price:
 
     def _of_work(self, c: Configuration, work: Work) -> dict[str, float | None]:
         """What runs take that go on from where they stand, at the upper end."""
-        begun, whole = (self.of(c, rollouts=at).cost(at) for at in work.span)
-        return {
-            name: None if (to := whole[name]) is None else work.runs * (to - (begun[name] or 0.0))
-            for name in UNITS_PAID
-        }  # fmt: skip
+        sums: dict[str, float | None] = dict.fromkeys(UNITS_PAID, 0.0)
+        for span, many in work.spans.items():
+            begun, whole = (self.of(c, rollouts=at).cost(at) for at in span)
+            for name, so_far in sums.items():
+                to, start = whole[name], begun[name] or 0.0
+                sums[name] = (None if so_far is None or to is None
+                              else so_far + many * (to - start))  # fmt: skip
+        return sums
 
     def started(self, unit: str) -> float:
         """What one start of the trainer takes of a unit, as far as that is known."""

@@ -93,12 +93,21 @@ def with_checks(d: Mapping[str, Any], steps: Sequence[Mapping[str, Any]], most: 
 
 def steps_left(d: Mapping[str, Any], steps: Sequence[Mapping[str, Any]]) -> int | None:
     """Steps that some checks leave of the run of a plan; None: all that shows."""
+    if (share := share_paid(d, steps)) is None:
+        return None
+    if "after_checks" in d:  # as many of them as there are, the first ones
+        return next((r["steps"] for r in d["after_checks"] if r["checks"] == len(steps)), 0)
+    return max(int((1 - share) * (d.get("steps") or 0)), 0)
+
+
+def share_paid(d: Mapping[str, Any], steps: Sequence[Mapping[str, Any]]) -> float | None:
+    """What some checks take of the price of a plan's run; None: nothing that shows."""
     if d.get("after_checks", ()) is None:
         return None
     paid = [one for one in steps if one.get("rollouts")]
     if d.get("trained") or not paid or (share := _times(d, *_together(paid))) < _SHOWS:
         return None
-    return max(int((1 - share) * (d.get("steps") or 0)), 0)
+    return share
 
 
 def _together(paid: Sequence[Mapping[str, Any]]) -> tuple[dict[str, Any], float]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import product
-from statistics import fmean
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from isocompute.allocation import Rates
@@ -126,9 +125,7 @@ class Runs(NamedTuple):
         b_p, n = (sorted(set(values)) for values in zip(*which, strict=True))
         done = {(c.configuration, c.seed): float(c.rollouts_K[-1]) for c in curves}
         every = [Configuration(*pair) for pair in product(b_p, n)]
-        before = {c: [min(done.get((c, s), 0.0), to) for s in seeds] for c in every}
-        trains = {c: Work(len(seeds) * to - sum(ran), runs=len(seeds), after=fmean(ran))
-                  for c, ran in before.items()}  # fmt: skip
+        trains = {c: Work.between((done.get((c, s), 0.0), to) for s in seeds) for c in every}
         return cls(trains, seeds, to)
 
     def command(self, file: Extension) -> str:
@@ -191,7 +188,9 @@ def steps_take(
         out["extrapolated"] = Runs.beside(fit.curves, near, both, reach)
     out["n_not_told_apart"] = out["seeds_missing"]
     if q.problems:
-        out["difficulty_assumed"] = Runs({chosen: SAMPLES * float(q.problems)})
+        asked = SAMPLES * float(q.problems)  # of the model as it is before it learns anything
+        batches = max(round(asked / chosen.batch_size), 1)
+        out["difficulty_assumed"] = Runs({chosen: Work(asked, runs=batches, starts=0)})
     return out
 
 

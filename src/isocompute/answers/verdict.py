@@ -17,7 +17,7 @@ from isocompute.answers.broke import broke_words, came_to, fallen
 from isocompute.answers.claims import confounded
 from isocompute.answers.confounds import confounds
 from isocompute.answers.law import NOTHING
-from isocompute.answers.logged import range_of
+from isocompute.answers.logged import in_words, range_of
 from isocompute.answers.overfit import Windows, noise_scale, windows_of
 from isocompute.answers.reading import Reading
 from isocompute.domain import Configuration, Effort, Notice, Work, notice, ordered
@@ -325,7 +325,7 @@ def _runs(fit: Fit) -> Iterator[Notice]:
         yield notice("stopped_early", which=stopped)
     if failed := [c for c in curves if c.failed_rules]:
         of_each = Counter(c.configuration for c in failed)
-        again = {c: k * fit.buys(c, high_x) for c, k in of_each.items()}
+        again = {c: Work(k * fit.buys(c, high_x), runs=k) for c, k in of_each.items()}
         listed = [f"{named(fit, [c])} ({fit.unhealthy[c]})" for c in sorted(of_each)]
         broken = Counter(rule for c in failed for rule in c.failed_rules)
         # Whatever broke a run, its batches are dead thereafter.
@@ -342,8 +342,8 @@ def _runs(fit: Fit) -> Iterator[Notice]:
     if over := [row for row in fit.train_test if row["overfits"]]:
         worst = max(over, key=lambda row: row["validation_lost"])
         which = names(Configuration(*(r[name] for name in Configuration._fields)) for r in over)
-        yield notice("overfitting", which=which, lost=_span(fit) * worst["validation_lost"],
-                     at=worst["from"], unit=fit.unit)  # fmt: skip
+        lost = in_words(fit, worst["validation_lost"], difference=True)
+        yield notice("overfitting", which=which, lost=lost, at=worst["from"], unit=fit.unit)
     if open_ := names(unbounded(fit)):
         yield notice("ceiling_unbounded", which=open_)
     if fit.frontier.compared and of.last_J.max() - high >= HALF:

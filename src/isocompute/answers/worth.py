@@ -13,22 +13,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import count
 
 import numpy as np
 
 from isocompute.allocation import Allocation
 from isocompute.answers.best import AS_GOOD, FloatArray
 from isocompute.answers.broke import went_as_far
-from isocompute.answers.on_the_way import one_run
+from isocompute.answers.on_the_way import budget_of, one_run
 from isocompute.answers.prescribe import Prescription, Question
 from isocompute.answers.spending import solved
-from isocompute.domain import Configuration, Effort
+from isocompute.domain import Configuration, Effort, Work
 from isocompute.domain.text import two_digits
 from isocompute.model.data import MIN_STEPS
 
 # Steps that compare what was tested, by two more runs of each, or by those there are, further on.
-_MORE_SEEDS = ("n_not_told_apart", "seeds_missing")
-_FURTHER = "extrapolated"
+_AMONG_TESTED = ("n_not_told_apart", "seeds_missing", "extrapolated")
 # Steps that try one run of something else, or of a choice that nobody ran.
 _PROBES = ("one_or_two_n", "split_untested", "capped_by_tested_n", "n_at_smallest_tested",
            "won_by_batch", "bp_untested")  # fmt: skip
@@ -50,8 +50,8 @@ def stakes(
     gain, left = None, None if _is_trained(q, found) else _left(q, [*before, trains])
     if trains and left is not None and not _is_worth_a_run(q, found, left):
         gain = 0.0
-    elif code in _MORE_SEEDS or code == _FURTHER:
-        gain = among_tested(q, found, trains, 2 if code in _MORE_SEEDS else None, left)
+    elif code in _AMONG_TESTED:
+        gain = among_tested(q, found, trains, left)
     elif code in _PROBES:
         each = [probe(q, found, c, _reaches(q, c, trains[c]), left) for c in trains]
         gain = max((one for one in each if one is not None), default=None)
@@ -113,7 +113,7 @@ def probe(
 
 
 def among_tested(
-    q: Question, found: Prescription, trains: Effort, seeds: int | None, left: float | None = None
+    q: Question, found: Prescription, trains: Effort, left: float | None = None
 ) -> float:
     """Mean gain where more runs of what was tested decide which of it to take.
 
@@ -121,18 +121,18 @@ def among_tested(
 
     Args:
         q, found: the question and its answer.
-        trains: rollouts in all, by configuration.
-        seeds: new runs of each; None: the runs there are go on.
+        trains: rollouts in all, by configuration, and the runs that go as far.
         left: the budget to choose for; None: that of the question.
     """
     fit, chosen, x = q.fit, found.configuration, q.x if left is None else left
     free = [c for c in fit.configurations if q.blocked(c) is None and c != chosen]
-    seen = list[FloatArray]()
+    seen, which = list[FloatArray](), count()
     for c, rollouts in trains.items():
-        runs = seeds or max(sum(r.configuration == c for r in fit.curves), 1)
-        to = _reaches(q, c, rollouts / runs + (0.0 if seeds else fit.trained(c)))
-        first = len(seen) * runs
-        seen.append(np.mean([one_run(fit, c, to, first + i)[1] for i in range(runs)], axis=0))
+        each = [one_run(fit, c, _reaches(q, c, to), next(which))[1]
+                for (_, to), runs in Work.of(rollouts).spans.items() for _ in range(runs)]
+        seen += [np.mean(each, axis=0)] if each else []
+    if not seen:
+        return 0.0
     told_DF = _told(fit.scores_of([chosen, *free], x), np.column_stack(seen))
     return float(told_DF.max(axis=1).mean() - told_DF.mean(axis=0).max())
 
@@ -175,11 +175,11 @@ def _is_worth_a_run(q: Question, found: Prescription, left: float) -> bool:
     if left <= 0 or q.of_another_model:  # runs of another model are none of ours
         return left > 0
     steps, batch = q.steps_of(chosen), chosen.batch_size
-    whole = q.x * steps * batch / q.rollouts(chosen)  # of the budget, what the run takes
-    steps_left = two_digits(steps * (1 - (q.x - left) / whole))
+    rest = budget_of(q, chosen, steps * batch) - (q.x - left)
+    steps_left = two_digits(q.rollouts(chosen, rest) / batch) if rest > 0 else 0
     if not steps_left:
         return False
-    left = whole * steps_left / steps  # what is close to nothing buys no check
+    left = budget_of(q, chosen, steps_left * batch)  # what is close to nothing buys no check
     there = max(fit.expected_scores(fit.reached(c))[c] for c in fit.configurations)
     own = float(fit.scores_of([chosen], left).mean())
     # By less than anyone pays for is no more; a price of less than that costs no run.

@@ -93,6 +93,7 @@ def test_planted_overfitting_is_found_where_it_was_planted() -> None:
     (text,) = [one.text for one in logged if one.code == "overfitting"]
     lost = float(text.partition("at worst by ")[2].partition(",")[0])
     assert 1.0 < lost < 10.0  # in the log's unit
+    assert f"at worst by {lost:.1f}, from" in text
     assert "overfitting" not in {one.code for one in fit_sweep(curves, draws=20).notices}
 
 

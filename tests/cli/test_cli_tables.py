@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 import shlex
 from pathlib import Path
 from types import SimpleNamespace
@@ -177,6 +178,11 @@ def test_scores_are_said_as_they_were_logged() -> None:
     assert "costs 9.1 at 10M (n = 8)" in line(percent, "Wrong n")
     mae = plain["backtest"]["mae_model"]
     assert f"held-out scores within {100 * mae:.1f} (" in line(percent, "Predicts")
+    # In full, too: the tables had "50.097" and "0.0956".
+    whole = "\n".join(full_lines(percent))
+    assert re.search(r"complete +10.0 +60.0 +\[59.0, 62.0\]", whole)
+    assert f"later scores by {100 * mae:.2f} on average" in " ".join(whole.split())
+    assert not re.search(r"\d\.\d{3}", whole.partition("Whether")[0].partition("Curves:")[2])
 
 
 def test_the_batch_or_n() -> None:

@@ -756,7 +756,7 @@ def test_a_page_of_rewards_has_one_unit(tmp_path: Path, fit: FixtureFit) -> None
     test, row = fit.document["backtest"], fit.document["curves"][0]
     lost, best = max(test["rules"].values()), fit.document["best"][-1]["score"]
     for value, by in ((test["mae_model"], 0.0), (lost, 0.0), (row["ceiling"], -1.0), (best, -1.0)):
-        assert f"{4 * value + by:.3f}" in page.text, value
+        assert f"{round(4 * value + by, 2):.2f}" in page.text, value
     drawn, first = fit_payload("a", of), fit.curves[0]
     assert drawn["runs"][0]["last"] == pytest.approx(4 * first.score_K[-1] - 1, abs=2e-3)
     at = drawn["document"]["curves"][0]["at"][0]

@@ -85,6 +85,14 @@ PROGRESS: dict[str, Any] = {
 }  # fmt: skip
 
 
+def test_percents_have_one_decimal_in_every_table() -> None:
+    in_percent = {"provenance": {"score_range": [0, 100]}, "train_test": [GAP | {"gap": 4.25}],
+                  "backtest": {"rules": {"model": 0.1234}}}  # fmt: skip
+    simple, gap = fit_tables(in_percent)
+    assert simple["rows"][0][1] == "0.1"
+    assert gap["rows"][0][3] == "4.2"
+
+
 def test_every_part_has_its_table() -> None:
     rules = {"model": 0.001, "largest_n": 0.0123, "mine": 0.5}
     document = {"best": [BEST], "backtest": {"rules": rules}, "spread": SPREAD,

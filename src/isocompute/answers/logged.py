@@ -47,7 +47,8 @@ _OF_FIT: Mapping[str, Any] = {
                  "observed": _SCORE},
     },
     "spread": {"problems_per_batch": _OF_SPREAD, "rollouts_per_problem": _OF_SPREAD},
-    "train_test": {"gap_at_peak": _DIFFERENCE, "gap": _DIFFERENCE, "validation_lost": _DIFFERENCE},
+    "train_test": {"gap_at_peak": _DIFFERENCE, "gap": _DIFFERENCE, "validation_lost": _DIFFERENCE,
+                   "train_gained": _DIFFERENCE},
     "probabilities": {"regret": _DIFFERENCE},
     "best_n": {"score": _SCORE},
 }  # fmt: skip
@@ -150,9 +151,21 @@ def _moved(
     return dict(d) if (low, high) == PLAIN else moved(d, entries)
 
 
-def score_text(d: Mapping[str, Any], value: float, sign: str = "") -> str:
-    """A score of a plan or a fit in words: three decimals of 0..1, one of percent."""
+def digits_of(d: Mapping[str, Any]) -> int:
+    """Decimals of the scores of a plan or a fit in words: three of 0..1, one of percent."""
     of_fit = (d.get("provenance") or {}).get("score_range")
     low, high = (d.get("logged") or {}).get("range") or of_fit or PLAIN
-    digits = max(3 - round(math.log10(high - low)), 0)
+    return max(3 - round(math.log10(high - low)), 0)
+
+
+def score_text(d: Mapping[str, Any], value: float, sign: str = "") -> str:
+    """A score of a plan or a fit in words."""
+    digits = digits_of(d)
     return f"{round(value, digits) + 0.0:{sign}.{digits}f}"  # no minus before nothing
+
+
+def in_words(fit: Reading, value: float, *, difference: bool = False) -> str:
+    """A score of 0..1, or a difference of two, in words as the trainer logs it."""
+    low, high = ends = range_of(fit.curves)
+    shown = (high - low) * value + (0.0 if difference else low)
+    return score_text({"logged": {"range": ends}}, shown)

@@ -20,7 +20,7 @@ from isocompute.answers.best import BoolArray, FloatArray
 from isocompute.answers.broke import broke_words, came_to
 from isocompute.answers.claims import SURE
 from isocompute.answers.fit import Fit
-from isocompute.answers.logged import in_logs
+from isocompute.answers.logged import in_words
 from isocompute.answers.paper import printed_law
 from isocompute.answers.price import Price, per_rollout
 from isocompute.answers.target import Reached
@@ -210,8 +210,7 @@ def _choose(contest: _Contest) -> tuple[int, int, str, list[Notice]]:
 def _capped(contest: _Contest, limit: str, wanted: int, at: int) -> Notice:
     """That a limit forbids what would score most, and what that costs."""
     q, best_one = contest.q, contest.which[wanted]
-    span = in_logs(q.fit, 1.0) - in_logs(q.fit, 0.0)
-    lost = f"{(contest.mean_F[wanted] - contest.mean_F[at]) * span:.3f}"
+    lost = in_words(q.fit, contest.mean_F[wanted] - contest.mean_F[at], difference=True)
     size = {"max_batch": q.max_batch_size, "min_steps": q.min_steps, "problems": q.problems}
     about: dict[str, Any] = {"wanted": best_one.rollouts_per_problem}
     if limit in size:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from isocompute.answers.best import FloatArray
-from isocompute.answers.logged import in_logs, range_of, score_text
+from isocompute.answers.logged import in_logs, in_words, range_of, score_text
 from isocompute.domain.text import compact, unit_words
 from isocompute.errors import InputError
 from isocompute.model.data import MIN_STEPS
@@ -77,8 +77,8 @@ def budget_for(fit: Reading, logged: float) -> Reached:
     if even is None:
         at = int(score_DX.mean(axis=0).argmax())
         ends = np.quantile(score_DX[:, at], [(1 - fit.level) / 2, (1 + fit.level) / 2])
-        most = f"{in_logs(fit, float(score_DX[:, at].mean())):.3f}"
-        span = " to ".join(f"{in_logs(fit, float(end)):.3f}" for end in ends)
+        most = in_words(fit, float(score_DX[:, at].mean()))
+        span = " to ".join(in_words(fit, float(end)) for end in ends)
         raise InputError(
             f"a score must be expected within {MOST:g} times the budgets compared "
             f"({compact(float(10**last))} {unit_words(fit.unit)}), but {logged:g} is not: the most "

@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from isocompute.answers.logged import digits_of
 from isocompute.cli.cells import indented, number, span, table, wrapped
 from isocompute.domain.text import compact
 from isocompute.report.words import RULES
@@ -13,7 +14,7 @@ from isocompute.report.words import RULES
 Row = Mapping[str, Any]
 
 
-def backtest_lines(test: Row) -> list[str]:
+def backtest_lines(test: Row, digits: int) -> list[str]:
     """What the model said of what it was not shown, and what other rules would have lost."""
     if test["mae_model"] is None:
         return ["Back-test: not possible on this sweep."]
@@ -24,13 +25,14 @@ def backtest_lines(test: Row) -> list[str]:
         widened = f"widened {test['widened_by']:.2f} times"
     lines = [f"Back-test, fitted to the evaluations before {cuts} rollouts:"]
     lines += wrapped(
-        f"It misses {test['n_held_out']} later scores by {test['mae_model']:.4f} on average; to "
-        f"assume no further change misses them by {test['mae_best_so_far']:.4f}{skill}; "
+        f"It misses {test['n_held_out']} later scores by {number(test['mae_model'], digits + 1)} "
+        "on average; to assume no further change misses them by "
+        f"{number(test['mae_best_so_far'], digits + 1)}{skill}; "
         f"{test['coverage']:.0%} lie inside their intervals. Intervals beyond the data are "
         f"{widened}."
     )
     rules = ", ".join(
-        f"{RULES.get(name, name)} {lost:.3f}" for name, lost in test["rules"].items()
+        f"{RULES.get(name, name)} {number(lost, digits)}" for name, lost in test["rules"].items()
     )
     return lines + wrapped(f"Score lost at the end by choosing n at the cut: {rules}.")
 
@@ -41,7 +43,7 @@ def spread_lines(document: Row) -> list[str]:
     if not spread.get("problems_per_batch"):
         return []  # one B_p: the frontier says it all
     names = {"problems_per_batch": "B_p", "rollouts_per_problem": "n"}
-    rows = []
+    rows, digits = [], digits_of(document)
     for varied, fixed in (tuple(names), tuple(reversed(names))):
         for row in spread[varied]:
             scores = row["scores"]
@@ -51,9 +53,9 @@ def spread_lines(document: Row) -> list[str]:
                     f"{names[varied]} {', '.join(str(s[varied]) for s in scores)}",
                     f"{names[fixed]}={row[fixed]}",
                     compact(row["at"]),
-                    number(row["spread"]),
-                    span(row["interval"]),
-                    number(row["noise"]),
+                    number(row["spread"], digits),
+                    span(row["interval"], digits),
+                    number(row["noise"], digits),
                     f"{names[varied]}={best[varied]}",
                 )
             )
@@ -65,7 +67,7 @@ def spread_lines(document: Row) -> list[str]:
     ]
 
 
-def best_n_lines(rows: Sequence[Row]) -> list[str]:
+def best_n_lines(rows: Sequence[Row], digits: int) -> list[str]:
     """The best n at the largest budget, one row per metric and B_p."""
     if not rows:
         return []
@@ -75,7 +77,7 @@ def best_n_lines(rows: Sequence[Row]) -> list[str]:
             str(row["problems_per_batch"]),
             compact(row["at"]),
             str(row["rollouts_per_problem"]),
-            number(row["score"]),
+            number(row["score"], digits),
             f"{row['probability']:.0%}",
             ", ".join(map(str, row["confidence_set"])),
         )
@@ -85,7 +87,7 @@ def best_n_lines(rows: Sequence[Row]) -> list[str]:
     return ["", "Best n at the largest budget:", *indented(table(header, cells, left=1))]
 
 
-def gap_lines(rows: Sequence[Row]) -> list[str]:
+def gap_lines(rows: Sequence[Row], digits: int) -> list[str]:
     """Train minus validation per configuration, and what validation lost since its best."""
     if not rows:
         return []
@@ -93,11 +95,11 @@ def gap_lines(rows: Sequence[Row]) -> list[str]:
         (
             str(row["problems_per_batch"]),
             str(row["rollouts_per_problem"]),
-            number(row["gap_at_peak"]),
-            number(row["gap"]),
+            number(row["gap_at_peak"], digits),
+            number(row["gap"], digits),
             compact(row["from"]),
-            number(row["validation_lost"]),
-            number(row["train_gained"]),
+            number(row["validation_lost"], digits),
+            number(row["train_gained"], digits),
             "overfits" if row["overfits"] else "",
         )
         for row in rows

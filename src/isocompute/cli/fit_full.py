@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from isocompute.answers.logged import fit_as_logged
+from isocompute.answers.logged import digits_of, fit_as_logged, score_text
 from isocompute.answers.words import n_words
 from isocompute.cli.cells import indented, number, span, table, wrapped
 from isocompute.cli.evidence import (
@@ -32,24 +32,24 @@ def full_lines(document: Row, options: str = "", *, target: float | None = None)
     lines = [*fit_lines(document, options, pointers=False, target=target), "", "Curves:"]
     document = fit_as_logged(document)
     unit, other = document["unit"], document["law_problems_per_batch"]
-    lines += indented(_curve_table(document["curves"], unit))
+    lines += indented(_curve_table(document))
     lines += group_lines(document["curves"])
     several = len({row["rollouts_per_problem"] for row in document["curves"]}) > 1
     if several:
         lines += ["", f"Frontier, by {unit_words(unit)}:"]
-        lines += indented([*_sparkline(document["frontier"]), *_frontier_table(document)])
-        lines += ["", *_law(document["law"])]
+        lines += indented([*_sparkline(document), *_frontier_table(document)])
+        lines += ["", *_law(document["law"], digits_of(document) + 1)]
     if other:
         lines += ["", "Problems per batch at this fixed batch:"]
         lines += indented(_law_table(other, "problems_per_batch", "B_p*"))
     at = [b["x"] for b in document["best"] if not b["extrapolated"]][-1]
     at_end = f"{compact(at)} {unit_words(unit)}"
-    lines += _neighbour_lines(document.get("neighbours") or (), at_end)
+    lines += _neighbour_lines(document, at_end)
     lines += ["", *wrapped(document["direction"]["sentence"], indent="")] if several else []
     lines += spread_lines(document)
-    lines += best_n_lines(document.get("best_n", ()))
-    lines += gap_lines(document["train_test"])
-    lines += ["", *backtest_lines(document["backtest"])]
+    lines += best_n_lines(document.get("best_n", ()), digits_of(document))
+    lines += gap_lines(document["train_test"], digits_of(document))
+    lines += ["", *backtest_lines(document["backtest"], digits_of(document))]
     lines += ["", *_paper_beside(document)] if several else []
     return [*lines, "", *note_lines(document["notices"])]
 
@@ -57,12 +57,12 @@ def full_lines(document: Row, options: str = "", *, target: float | None = None)
 def paper_lines(document: Row) -> list[str]:
     """What `fit --method paper` prints: the published method's answers, under its own name."""
     document = fit_as_logged(document)
-    said = document["paper"]
+    said, digits = document["paper"], digits_of(document)
     curves = said["curves"]
     rows = [
         (
             str(c["problems_per_batch"]), str(c["rollouts_per_problem"]), str(c["n_records"]),
-            number(c["floor"]), number(c["ceiling"]), number(c["slope"], 2),
+            number(c["floor"], digits), number(c["ceiling"], digits), number(c["slope"], 2),
             compact(10 ** c["log10_midpoint"]),
         )
         for c in curves
@@ -140,14 +140,16 @@ def _printed(document: Row) -> list[str]:
     return lines
 
 
-def _neighbour_lines(rows: Sequence[Row], at: str) -> list[str]:
+def _neighbour_lines(document: Row, at: str) -> list[str]:
     """The model's guess of the scores of n that nobody ran, at a budget."""
-    if not rows:
+    if not (rows := document.get("neighbours")):
         return []
+    digits = digits_of(document)
     cells = [
         (
-            str(r["problems_per_batch"]), str(r["rollouts_per_problem"]), number(r["score"]),
-            span(r["interval"]), f"{r['gain']:+.3f}", span(r["gain_interval"]),
+            str(r["problems_per_batch"]), str(r["rollouts_per_problem"]),
+            number(r["score"], digits), span(r["interval"], digits),
+            score_text(document, r["gain"], "+"), span(r["gain_interval"], digits),
         )
         for r in rows
     ]  # fmt: skip
@@ -156,8 +158,9 @@ def _neighbour_lines(rows: Sequence[Row], at: str) -> list[str]:
     return ["", title, *indented(table(header, cells))]
 
 
-def _curve_table(curves: Sequence[Row], unit: str) -> list[str]:
-    to = "to" if unit == "rollouts" else "to rollouts"
+def _curve_table(document: Row) -> list[str]:
+    to = "to" if document["unit"] == "rollouts" else "to rollouts"
+    digits = digits_of(document)
     header = ("B_p", "n", "runs", "points", to, "state", "floor", "ceiling", "interval")
     rows = [
         (
@@ -167,18 +170,18 @@ def _curve_table(curves: Sequence[Row], unit: str) -> list[str]:
             str(c["n_points"]),
             compact(c["max_rollouts"]),
             c["state"],
-            number(c["floor"]),
-            number(c["ceiling"]),
-            span(c["ceiling_interval"]),
+            number(c["floor"], digits),
+            number(c["ceiling"], digits),
+            span(c["ceiling_interval"], digits),
         )
-        for c in curves
+        for c in document["curves"]
     ]
     return table(header, rows)
 
 
-def _sparkline(frontier: Sequence[Row]) -> list[str]:
+def _sparkline(document: Row) -> list[str]:
     """Height: predicted score of the frontier; below it, where each n takes over."""
-    known = [s for s in frontier if s["score_from"] is not None and s["from"] > 0]
+    known = [s for s in document["frontier"] if s["score_from"] is not None and s["from"] > 0]
     if not known:
         return []
     start, end = math.log(known[0]["from"]), math.log(known[-1]["to"])
@@ -198,7 +201,7 @@ def _sparkline(frontier: Sequence[Row]) -> list[str]:
         if name != last and i >= len(owners):
             owners, last = owners.ljust(i) + name + " ", name
     return [
-        f"score  {bars}  {low:.3f} to {high:.3f}",
+        f"score  {bars}  {score_text(document, low)} to {score_text(document, high)}",
         f"n      {owners.rstrip()}",
         f"       {compact(known[0]['from'])}".ljust(_SPARK_WIDTH) + compact(known[-1]["to"]),
     ]
@@ -228,9 +231,9 @@ def _frontier_table(document: Row) -> list[str]:
     return table(header, rows, left=1)
 
 
-def _law(law: Row) -> list[str]:
+def _law(law: Row, digits: int) -> list[str]:
     """The path of n*, and the sigmoid that sums it up."""
-    rows = _law_table(law, "rollouts_per_problem", "n*")
+    rows = _law_table(law, "rollouts_per_problem", "n*", digits)
     terms = [
         f"{name} = {law[name]:.3g} {span(law[f'{name}_interval'], 2)}"
         for name in ("L", "k", "x0", "b")
@@ -245,7 +248,7 @@ def _law(law: Row) -> list[str]:
     return [title, *indented(rows), *wrapped(text + flags)]
 
 
-def _law_table(law: Row, quantity: str, name: str) -> list[str]:
+def _law_table(law: Row, quantity: str, name: str, digits: int = 4) -> list[str]:
     at = law["at"]
     picked = [at[round(i * (len(at) - 1) / (_LAW_ROWS - 1))] for i in range(_LAW_ROWS)]
     rows = []
@@ -258,7 +261,7 @@ def _law_table(law: Row, quantity: str, name: str) -> list[str]:
             (
                 compact(row["x"]),
                 n,
-                number(row.get("expected_regret"), 4),
+                number(row.get("expected_regret"), digits),
                 ", ".join(map(str, tied[:_LISTED])) + more,
             )
         )

@@ -117,7 +117,7 @@ TABLES: Mapping[str, Mapping[str, Template]] = {
             "Scores end below an earlier level: {which}; the best checkpoint so far counts.",
             "Keep each run's best checkpoint, and stop there."),
         "overfitting": _caution(
-            "Validation falls while training does not: {which}; at worst by {lost:.3f}, from "
+            "Validation falls while training does not: {which}; at worst by {lost}, from "
             "{at:k} {unit} on.", "Stop these runs there, or train on more problems."),
         "unhealthy_run": _caution(
             "{which}. Only the scores before that count.",

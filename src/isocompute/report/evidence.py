@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from isocompute.answers.best import AS_GOOD
 from isocompute.answers.logged import span_of
 from isocompute.domain.text import compact
-from isocompute.report.words import RULES, Document, budget_unit, chance, interval, score
+from isocompute.report.words import (
+    RULES,
+    Document,
+    budget_unit,
+    chance,
+    interval,
+    score,
+    scores_of,
+)
 
 Table = dict[str, Any]
+Say = Callable[[float | None], str]  # a score, in words
 
 _INDICES = {
     "score": "pass@1",
@@ -28,41 +37,41 @@ def fit_tables(document: Document) -> list[Table]:
     Args:
         document: the `fit --json` document, its scores as they were logged.
     """
-    spread, unit = document.get("spread") or {}, budget_unit(document)
+    spread, unit, say = document.get("spread") or {}, budget_unit(document), scores_of(document)
     batches = (document.get("direction") or {}).get("equal_batch") or []
     found = [
         _table(
             "Best n by budget",
             (unit[:1].upper() + unit[1:], "Best n", "Interval", "Still in contention", "As good",
              "Chosen", "Score"),
-            [_best_row(row) for row in _sample(document.get("best") or [], 9)],
+            [_best_row(row, say) for row in _sample(document.get("best") or [], 9)],
             "Interval: of the best n. As good: expected loss below "
             f"{AS_GOOD * span_of(document):g} against the chosen pair.",
         ),
         _table(
             "What other rules would have lost in the back-test",
             ("Rule", "Score lost at the end"),
-            [(RULES.get(name, name).capitalize(), score(lost))
+            [(RULES.get(name, name).capitalize(), say(lost))
              for name, lost in ((document.get("backtest") or {}).get("rules") or {}).items()],
             "Each chooses at the cut; the choice is judged at the largest budget in rollouts.",
         ),
         _table(
             "Spread of the best score with Bₚ and with n",
             ("Varied", "Held", "Budget", "Largest minus smallest", "Interval", "Noise alone"),
-            [*_spread_rows(spread, "problems_per_batch", "rollouts_per_problem"),
-             *_spread_rows(spread, "rollouts_per_problem", "problems_per_batch")]
+            [*_spread_rows(spread, "problems_per_batch", "rollouts_per_problem", say),
+             *_spread_rows(spread, "rollouts_per_problem", "problems_per_batch", say)]
             if spread.get("problems_per_batch") else [],
         ),
         _table(
             "Pairs of equal batch",
             ("Batch", "Budget", "Best pair, Bₚ × n", "Its score", "P(best)", "Other pairs"),
-            [_batch_row(row) for row in batches],
+            [_batch_row(row, say) for row in batches],
         ),
         _table(
             "Train minus validation, success per rollout",
             ("n", "Bₚ", "Gap at the best", "Gap now", f"Best at, {unit}", "Validation lost",
              "Verdict"),
-            [_gap_row(row) for row in document.get("train_test") or []],
+            [_gap_row(row, say) for row in document.get("train_test") or []],
         ),
     ]  # fmt: skip
     return [table for table in found if table["rows"]]
@@ -107,7 +116,7 @@ def _sample(rows: Sequence[Document], most: int) -> list[Document]:
     return [rows[round(i * step)] for i in range(most)]
 
 
-def _best_row(row: Document) -> tuple[str, ...]:
+def _best_row(row: Document, score: Say) -> tuple[str, ...]:
     beyond = " (extrapolated)" if row.get("extrapolated") else ""
     return (
         f"{compact(row['x'])}{beyond}",
@@ -124,7 +133,7 @@ def _listed(values: Sequence[int] | None) -> str:
     return ", ".join(str(n) for n in values or []) or "–"
 
 
-def _batch_row(row: Document) -> tuple[str, ...]:
+def _batch_row(row: Document, score: Say) -> tuple[str, ...]:
     def name(one: Document) -> str:
         return f"{one['problems_per_batch']} × {one['rollouts_per_problem']}"
 
@@ -140,7 +149,9 @@ def _batch_row(row: Document) -> tuple[str, ...]:
     )
 
 
-def _spread_rows(spread: Mapping[str, Any], varied: str, fixed: str) -> list[tuple[str, ...]]:
+def _spread_rows(
+    spread: Mapping[str, Any], varied: str, fixed: str, score: Say
+) -> list[tuple[str, ...]]:
     names = {"problems_per_batch": "Bₚ", "rollouts_per_problem": "n"}
     return [
         (
@@ -155,7 +166,7 @@ def _spread_rows(spread: Mapping[str, Any], varied: str, fixed: str) -> list[tup
     ]
 
 
-def _gap_row(row: Mapping[str, Any]) -> tuple[str, ...]:
+def _gap_row(row: Mapping[str, Any], score: Say) -> tuple[str, ...]:
     return (
         str(row["rollouts_per_problem"]),
         str(row["problems_per_batch"]),

@@ -12,10 +12,10 @@ from isocompute.health import METRICS as HEALTH_METRICS
 from isocompute.health.advice import OF_RUNS
 from isocompute.report import words
 from isocompute.report.before import told
-from isocompute.report.evidence import fit_tables, progress_tables
+from isocompute.report.evidence import Say, fit_tables, progress_tables
 from isocompute.report.figures import FIGURES
 from isocompute.report.first_screen import verdict_of
-from isocompute.report.words import Document, interval, percent, score
+from isocompute.report.words import Document, interval, percent, scores_of
 from isocompute.study.cost import duration
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ _LEVELS = ("stop", "caution", "note")
 def fit_section(name: str, fit: Fit, plan: Document | None = None) -> Section:
     """Sentences, figures and tables of one fit, as far as the budget of a plan with it."""
     document = fit_as_logged(fit.document)
+    score = scores_of(document)
     return {
         "name": visible(name),
         "setting": words.setting_name(document),
@@ -50,14 +51,14 @@ def fit_section(name: str, fit: Fit, plan: Document | None = None) -> Section:
             if one.on_page and one.there(document)
         ],
         "printed": words.printed_sentences(document),
-        "curves": [_curve_row(row) for row in document.get("curves", [])],
-        "frontier": [_frontier_row(row) for row in document.get("frontier", [])],
+        "curves": [_curve_row(row, score) for row in document.get("curves", [])],
+        "frontier": [_frontier_row(row, score) for row in document.get("frontier", [])],
         "tables": fit_tables(document),
         "notices": told(document),
     }
 
 
-def _curve_row(row: Document) -> Section:
+def _curve_row(row: Document, score: Say) -> Section:
     return {
         "b_p": row["problems_per_batch"],
         "n": row["rollouts_per_problem"],
@@ -69,7 +70,7 @@ def _curve_row(row: Document) -> Section:
     }
 
 
-def _frontier_row(row: Document) -> Section:
+def _frontier_row(row: Document, score: Say) -> Section:
     return {
         "from": compact(row["from"]),
         "to": compact(row["to"]),

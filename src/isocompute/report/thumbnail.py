@@ -61,6 +61,7 @@ def picture(fit: Fit, plan: Document | None) -> dict[str, Any] | None:
         each = (place(a, float(b)) for a, b in zip(x, scores, strict=True))
         return " ".join("{},{}".format(*one) for one in each)
 
+    score = words.scores_of(fit.document)
     choice = None if not at or height is None else place(at, float(height))
     beyond = {one: line.between(known[one].x[-1], line.x[-1]) for one, line in lines.items()
               if right - math.log10(known[one].x[-1]) > _SHOWS * across}  # fmt: skip
@@ -79,7 +80,7 @@ def picture(fit: Fit, plan: Document | None) -> dict[str, Any] | None:
             for one in lines
         ],
         "names": _names(lines, styles, pair, lambda value: place(10**left, value)[1]),
-        "scores": [(place(10**left, v)[1], words.score(v)) for v in (top, bottom)],
+        "scores": [(place(10**left, v)[1], score(v)) for v in (top, bottom)],
         "budgets": [compact(float(f"{10**v:.2g}")) for v in (left, right)],
         "unit": f"{words.budget_unit(fit.document)} (log scale)",
         "choice": choice,

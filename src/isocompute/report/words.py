@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from itertools import groupby
 from typing import Any
 
+from isocompute.answers.logged import digits_of, score_text
 from isocompute.answers.paper import PrintedLaw, printed_law
 from isocompute.answers.words import n_words
 from isocompute.credentials import hide, secret_name
@@ -28,13 +30,20 @@ def redact(value: Any, key: str = "") -> Any:
     return value
 
 
-def score(value: float | None) -> str:
-    """A score with three decimals; a dash for None.
+def score(value: float | None, digits: int = 3) -> str:
+    """A score with three decimals, or so many; a dash for None.
 
     >>> score(0.5), score(-0.0002), score(None)
     ('0.500', '0.000', '–')
     """
-    return "–" if value is None or not math.isfinite(value) else f"{round(value, 3) + 0.0:.3f}"
+    if value is None or not math.isfinite(value):
+        return "–"
+    return f"{round(value, digits) + 0.0:.{digits}f}"
+
+
+def scores_of(fit: Document) -> Callable[[float | None], str]:
+    """How scores of a fit are written, as they were logged."""
+    return partial(score, digits=digits_of(fit))
 
 
 def interval(pair: Sequence[float | None] | None, form: Any = compact) -> str:
@@ -228,7 +237,8 @@ def backtest_sentence(fit: Document) -> str | None:
     cuts = " and at ".join(compact(cut) for cut in test.get("cuts") or [])
     text = (
         f"Cut at {cuts} rollouts, the sweep predicts later scores within "
-        f"{error:.3f} on average; assuming no further change misses by {base:.3f}."
+        f"{score_text(fit, error)} on average; assuming no further change misses by "
+        f"{score_text(fit, base)}."
     )
     if test.get("coverage") is not None:
         text += (
@@ -330,7 +340,7 @@ def loss_sentence(fit: Document, plan: Document | None = None) -> str:
         return ""
     worst = max(lost, key=lambda n: lost[n])
     at = f"{compact(last['x'])} {budget_unit(fit)}"
-    return f"At {at}, n = {worst} is expected to lose {lost[worst]:.3f} of score."
+    return f"At {at}, n = {worst} is expected to lose {score_text(fit, lost[worst])} of score."
 
 
 def printed_of(fit: Document) -> PrintedLaw | None:

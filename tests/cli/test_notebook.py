@@ -172,6 +172,12 @@ def test_errors_name_the_arguments_of_python(sweep: iso.Sweep, frame: pd.DataFra
         iso.fit(frame.drop(columns="problems_per_batch"))
     with pytest.raises(iso.InputError, match=r"for percent score_range=\(0, 100\)"):
         iso.fit(frame.assign(score=100 * frame.score))
+    with pytest.raises(iso.InputError, match=r"^fix must name problems_per_batch or batch_size"):
+        iso.fit(frame, fix=("seed", 1))  # type: ignore[arg-type]
+    with pytest.raises(iso.InputError, match=r'^joint and fix .* both \(fix=\("batch_size", 8\)\)'):
+        iso.fit(frame, fix=("batch_size", 8), joint=True)
+    assert in_python("with a --range of its own") == "with a score_range of its own"
+    assert in_python("give --range -1 3.") == "give score_range=(-1, 3)."
     with pytest.raises(iso.InputError, match=r"known; add rollouts_per_gpu_hour \(your last run"):
         sweep.plan("400gpuh")
     with pytest.raises(iso.InputError, match=r"with your own price add usd_per_gpu_hour=2\.$"):

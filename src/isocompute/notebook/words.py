@@ -23,7 +23,10 @@ _WORDS = (
     (r"--set (\w+)=([A-Z_\d.]*\w)", r'settings={"\1": \2}'),
     (r"--set (\w+)=(\w+)", r'settings={"\1": "\2"}'),
     (r"--map (\S+)=([\w@:]*\w)", r'settings={"columns": {"\1": "\2"}}'),
-    (r"--range (\w+) (\w+)", r"score_range=(\1, \2)"),
+    (r"--range (LOW|-?[\d.]+) (HIGH|-?[\d.]*\d)", r"score_range=(\1, \2)"),
+    (r"--range\b", "score_range"),
+    (r"--fix (\w+)=(\d+)", r'fix=("\1", \2)'),
+    (r"--(fix|joint|difficulty)\b", r"\1"),
     (r"--where (\S+=[^\s.,;)]+)", r'where="\1"'),
     (r"--n\b", "only_n"),
 )

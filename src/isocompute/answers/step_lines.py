@@ -95,9 +95,9 @@ def steps_left(d: Mapping[str, Any], steps: Sequence[Mapping[str, Any]]) -> int 
     """Steps that some checks leave of the run of a plan; None: all that shows."""
     if (share := share_paid(d, steps)) is None:
         return None
-    if "after_checks" in d:  # as many of them as there are, the first ones
-        return next((r["steps"] for r in d["after_checks"] if r["checks"] == len(steps)), 0)
-    return max(int((1 - share) * (d.get("steps") or 0)), 0)
+    rows = {row["checks"]: row["steps"] for row in d.get("after_checks") or ()}
+    # Without a row for as many, the first ones: what its share would leave of equal steps.
+    return rows.get(len(steps), max(int((1 - share) * (d.get("steps") or 0)), 0))
 
 
 def share_paid(d: Mapping[str, Any], steps: Sequence[Mapping[str, Any]]) -> float | None:

@@ -95,7 +95,7 @@ def steps_left(d: Mapping[str, Any], steps: Sequence[Mapping[str, Any]]) -> int 
     """Steps that some checks leave of the run of a plan; None: all that shows."""
     if (share := share_paid(d, steps)) is None:
         return None
-    rows = {row["checks"]: row["steps"] for row in d.get("after_checks") or ()}
+    rows: dict[int, int] = {r["checks"]: r["steps"] for r in d.get("after_checks") or ()}
     # Without a row for as many, the first ones: what its share would leave of equal steps.
     return rows.get(len(steps), max(int((1 - share) * (d.get("steps") or 0)), 0))
 

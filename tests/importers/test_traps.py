@@ -411,16 +411,24 @@ def test_windows_of_logging_count_all_their_tokens(every: int, logged: int, wind
         assert curve.rollouts_K.tolist() == [32 * s for s in range(0, last + 1, logged * every)]
 
 
-def trl_of_tokens(path: Path, batch: int, *, grows: float = 4.0, logged: int = 1) -> None:
-    """A run of TRL with the tokens that it had seen: 120 of a prompt, responses that grow."""
+def trl_of_tokens(
+    path: Path, batch: int, *, grows: float = 4.0, logged: int = 1, cut: float = 0.0
+) -> None:
+    """A run of TRL with the tokens that it had seen: 120 of a prompt, responses that grow.
+
+    Those that are `cut` off, at 900 tokens, are masked: theirs do not count.
+    """
     history: list[dict[str, object]] = [{"step": 0, "eval_reward": 0.2}]
     seen, rng, lengths = 0.0, np.random.default_rng(batch), list[float]()
     for step in range(1, 81):
         lengths.append(200 + grows * step + rng.normal(0, 5))
-        seen += batch * (rng.normal(120, 8) + lengths[-1])
+        seen += batch * (rng.normal(120, 8) + (1 - cut) * lengths[-1])
         if step % logged == 0:
+            ended = float(np.mean(lengths[-logged:]))
             history.append({"step": step, "reward": 0.3, "num_tokens": seen,
-                            "completions/mean_length": float(np.mean(lengths[-logged:]))})
+                            "completions/mean_length": (1 - cut) * ended + cut * 900,
+                            "completions/clipped_ratio": cut,
+                            "completions/mean_terminated_length": ended})
         if step % 20 == 0:
             history.append({"step": step, "eval_reward": 0.2 + step / 400})
     path.parent.mkdir(exist_ok=True)
@@ -443,9 +451,18 @@ def test_a_batch_is_held_against_the_tokens_that_trl_has_seen(
         hints = [line for line in run.provenance.inferred if line.startswith("B_p * n: about ")]
         [about] = [int(line.split()[4].replace(",", "")) for line in hints]
         assert about == pytest.approx(b_p * n, rel=0.1)
+        trl_of_tokens(path, b_p * n, grows=1.0, logged=logged, cut=0.4)
+        assert to_curves(read_log(path, settings=told))[0].rollouts_K[-1] == b_p * n * 80
         trl_of_tokens(path, 8 * b_p * n, logged=logged)  # one of eight processes
         [run] = read_log(path, settings=told)
         assert any("rollouts per step; were there more processes?" in note for note in run.notes)
+
+
+def test_a_batch_that_tokens_refuse_may_serve_several_steps(tmp_path: Path) -> None:
+    path = tmp_path / "run" / "trainer_state.json"
+    trl_of_tokens(path, 32)
+    with pytest.raises(UnclearError, match="or add --set num_iterations=K if one batch serves K"):
+        read_log(path, settings={"problems_per_batch": 16, "rollouts_per_problem": 8})
 
 
 def test_tokens_seen_tell_the_rollouts_of_a_step() -> None:
@@ -453,11 +470,15 @@ def test_tokens_seen_tell_the_rollouts_of_a_step() -> None:
     length = {s: 100.0 + 3 * s + 10 * (s % 2) for s in steps}
     each = {s: 64 * (50 + length[s]) for s in steps}
     seen = {s: sum(each[i] for i in range(1, s + 1)) for s in steps}
-    told = rollouts_told(seen, length)
+    none = dict.fromkeys(steps, 0.0)
+    told = rollouts_told(seen, length, none, length)
     assert told == pytest.approx((64, 64, 64 * (1 + 50 / 106)))  # the shortest mean: 106, step 2
-    assert rollouts_told({s: seen[s] for s in (4, 8, 12, 16, 20)}, length) is None  # few
-    assert rollouts_told(each, length) is None  # tokens of a step
-    flat = rollouts_told({s: 9600.0 * s for s in steps}, dict.fromkeys(steps, 100.0))
+    few = {s: seen[s] for s in (4, 8, 12, 16, 20)}
+    assert rollouts_told(few, length, none, length) is None
+    assert rollouts_told(each, length, none, length) is None  # tokens of a step
+    assert rollouts_told(seen, length, {}, {}) is None  # a count of one's own
+    hundred = dict.fromkeys(steps, 100.0)
+    flat = rollouts_told({s: 9600.0 * s for s in steps}, hundred, none, hundred)
     assert flat == (0, 0, 96)  # of lengths that stay: no more than that
 
 

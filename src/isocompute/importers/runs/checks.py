@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from isocompute.importers.runs.collected import Collected
-from isocompute.importers.values.imported import COUNTED_BY, UnclearError
+from isocompute.importers.values.imported import COUNTED_BY, TAKEN_ONCE, UnclearError
 from isocompute.importers.values.reading import whole
 from isocompute.importers.words.called import mapping
 from isocompute.importers.words.fresh import Found
@@ -205,9 +205,10 @@ def tokens_disagree(
 class RolloutsTold(NamedTuple):
     """What the tokens that a run had seen say of the rollouts of a step.
 
-    A step adds B_p * n * (prompt + response) tokens. So B_p * n is at most tokens over responses,
-    and about what one token more of the mean response adds. That is too many where long prompts
-    have long responses and nothing else moves the lengths: a hint, then, and no proof.
+    A step adds B_p * n * (prompt + response) tokens, though none of responses that were cut off
+    where those are masked. So B_p * n is at most tokens over responses that ended, and about what
+    one token more of the mean response adds. That is too many where long prompts have long
+    responses and nothing else moves the lengths: a hint, then, and no proof.
     """
 
     about: float  # the slope
@@ -216,18 +217,24 @@ class RolloutsTold(NamedTuple):
 
 
 def rollouts_told(
-    seen: Mapping[int, float], length: Mapping[int, float]
+    seen: Mapping[int, float], length: Mapping[int, float], cut: Mapping[int, float],
+    ended: Mapping[int, float],
 ) -> RolloutsTold | None:
     """Rollouts of a step by the tokens seen; None where they tell nothing.
 
     Args:
         seen: tokens of prompts and responses so far, by step.
         length: mean tokens of a response, by step.
+        cut: the share of responses that were cut off, by step.
+        ended: mean tokens of the others, by step. TRL logs both; keys of one's own count otherwise.
     """
-    steps = sorted(step for step in seen.keys() & length.keys() if length[step] > 0)
+    steps = sorted(step for step in seen.keys() & length.keys() & cut.keys() & ended.keys()
+                   if length[step] > 0)  # fmt: skip
     if len(steps) < _SLOPED:
         return None
-    total_K, length_K = np.array([(seen[s], length[s]) for s in steps]).T
+    total_K, length_K, ended_K = np.array(
+        [(seen[s], length[s], ended[s] * (1 - cut[s])) for s in steps]
+    ).T
     added_K, length_K = np.diff(total_K) / np.diff(steps), length_K[1:]
     if added_K.min() <= 0:
         return None  # no count of tokens so far
@@ -236,7 +243,7 @@ def rollouts_told(
     slope = float(spread_K @ added_K) / squares
     left_K = added_K - added_K.mean() - slope * spread_K
     error = float(left_K @ left_K / (len(left_K) - 2) / squares) ** 0.5
-    most = float((added_K / length_K).max())
+    most = float((added_K / np.maximum(ended_K[1:], 1e-9)).max())
     return RolloutsTold(min(slope, most), min(slope - _ERRORS * error, most), most)
 
 
@@ -301,7 +308,7 @@ def check_batch(c: Collected, b_p: int | None, n: int | None, *, given: bool) ->
     text = tokens_disagree(
         batch, side["total"], side["prompt"], side["length"], given=given
     )
-    told = rollouts_told(side["seen"], side["length"])
+    told = rollouts_told(side["seen"], side["length"], side["cut"], side["ended"])
     if batch is None and told is not None and told.about < _DOUBTED * told.least:
         c.counters.infer(
             f"B_p * n: about {told.about:,.0f} by num_tokens over the mean lengths; not taken"
@@ -310,6 +317,8 @@ def check_batch(c: Collected, b_p: int | None, n: int | None, *, given: bool) ->
         says = f"B_p * n is {batch}, but num_tokens over the mean lengths says"
         if batch > told.most * _FAR:
             text = text or f"{says} at most {told.most:,.0f} rollouts per step"
+            if any(line.startswith(TAKEN_ONCE) for line in c.counters.inferred):
+                cure = f"{cure[:-1]}; or add --set num_iterations=K if one batch serves K steps."
         elif batch * _DOUBTED < told.least:
             c.note(f"{says} about {told.about:,.0f} rollouts per step; were there more processes?")
     if text is not None and given:

@@ -26,6 +26,8 @@ from isocompute.importers.words.settings import Column, Settings
 from isocompute.importers.words.vocabulary import (
     BATCHES_KEYS,
     COUNTED,
+    CUT_KEYS,
+    ENDED_KEYS,
     EVICTED_KEYS,
     LENGTH_KEYS,
     PROMPT_KEY,
@@ -68,7 +70,8 @@ _SIDES = {
     **dict.fromkeys(EVICTED_KEYS, "evicted"), **dict.fromkeys(RATE_KEYS, "rate"),
     **dict.fromkeys(EPOCH_KEYS, EPOCH), **dict.fromkeys(ALIKE_KEYS, ALIKE),
     TOTAL_TOKENS_KEY: "total", PROMPT_KEY: "prompt", **TIMING_KEYS,
-    **dict.fromkeys(SEEN_KEYS, "seen"),
+    **dict.fromkeys(SEEN_KEYS, "seen"), **dict.fromkeys(CUT_KEYS, "cut"),
+    **dict.fromkeys(ENDED_KEYS, "ended"),
 }
 PROBLEMS_SAMPLED = "problems_sampled"  # the name of it in a column map
 KINDS = {*_SIDES.values(), "drawn", "sampled", "counted"}

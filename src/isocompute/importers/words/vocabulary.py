@@ -262,6 +262,9 @@ EVICTED_KEYS = (
 TOTAL_TOKENS_KEY, PROMPT_KEY = "perf/total_num_tokens", "prompt_length/mean"
 # TRL 0.16 to 1.16: tokens of all prompts and responses so far, of all processes.
 SEEN_KEYS = ("num_tokens", "train/num_tokens")
+# Beside them: the share of responses cut off, whose tokens may not count, and the others' length.
+CUT_KEYS = ("completions/clipped_ratio", "train/completions/clipped_ratio")
+ENDED_KEYS = ("completions/mean_terminated_length", "train/completions/mean_terminated_length")
 
 # The update whose policy a score belongs to, where evaluations end later than they began.
 POLICY = re.compile(

@@ -335,3 +335,71 @@ def test_means_of_several_numbers_of_samples_are_offered_and_fitted_together(
     curves = load(tmp_path, ["eval/avg@8=avg@8", "eval/avg@16=avg@16"], DESIGN)
     assert drawn(curves) == ALL
     assert {c.metric for c in curves} == {"avg"}
+
+
+# What a second mind found in the mends above.
+
+
+def test_evaluations_between_epochs_are_no_updates(tmp_path: Path) -> None:
+    def rows(first: int, at: int | None, end: int | None) -> list[dict[str, object]]:
+        found: list[dict[str, object]] = []
+        for epoch in range(3):
+            if at is not None:
+                found.append({"epoch": epoch, "step": at, "val/accuracy": score(20 * epoch, 4)})
+            found += [{"epoch": epoch, "step": s + first, "reward": 0.1} for s in range(20)]
+            if end is not None:
+                found.append({"epoch": epoch, "step": end, "val/accuracy": score(20 * epoch, 4)})
+        return found
+
+    for first, at, end, want in ((1, 0, None, [0, 20, 40]), (0, 0, None, [0, 20, 40]),
+                                 (0, None, 20, [20, 40, 60]), (1, None, 20, [20, 40, 60])):
+        lines(tmp_path / "g4.jsonl", rows(first, at, end))
+        found = load(tmp_path, MAP, DESIGN)
+        assert drawn(found) == {(6, 4, None): [24 * s for s in want]}, (first, at, end)
+
+
+def test_epochs_that_may_be_batches_are_not_counted_on(tmp_path: Path) -> None:
+    rows = [{"epoch": u, "step": m, "loss": 0.1} | (
+        {"val/accuracy": score(u + 1, 4)} if m == 15 and u % 10 == 9 else {})
+        for u in range(30) for m in range(16)]  # fmt: skip
+    lines(tmp_path / "g4.jsonl", rows)
+    assert "they begin anew with every epoch" in refused(tmp_path, MAP, DESIGN)
+
+
+def test_a_table_of_few_scores_within_epochs_is_refused(tmp_path: Path) -> None:
+    at = [(e, s) for e in range(3) for s in range(1, 21)]
+    at[27:27] = [(1, s) for s in range(1, 8)]  # it died in the second epoch, and began it anew
+    rows = [["a", e, s, 0.1, score(20 * e + s, 4) if s % 10 == 0 else None] for e, s in at]
+    path = table(tmp_path / "t.csv", ["run", "epoch", "step", "loss", "val/accuracy"], rows)
+    sets = ["problems_per_batch=6", "rollouts_per_problem=4"]
+    told = refused(path, MAP, sets)
+    assert "those of a run begin anew with every epoch" in told
+    assert "choose one with --where epoch=NUMBER" in told  # passes over one batch
+
+
+def counts(folder: Path, key: str, each: int, counter: str = "step") -> Path:
+    lines(folder / "r.jsonl", [
+        {"step": s, counter: s, "loss": 0.1, key: each * s, "val/accuracy": score(s, 8)}
+        for s in range(1, 41)
+    ])  # fmt: skip
+    return folder
+
+
+def test_a_count_that_differs_from_the_batch_may_be_right(tmp_path: Path) -> None:
+    design = ["problems_per_batch=16", "rollouts_per_problem=8"]
+    told = refused(counts(tmp_path, "total_rollouts", 32), MAP, design)  # four steps an update
+    assert "add --map total_rollouts=rollouts if that count is right, or name the key" in told
+    found = load(tmp_path, [*MAP, "total_rollouts=rollouts"], design)
+    assert found[0].rollouts_K[-1] == 32 * 40
+
+
+def test_the_whole_batch_typed_for_b_p_is_told(tmp_path: Path) -> None:
+    whole = ["problems_per_batch=128", "rollouts_per_problem=8"]
+    told = refused(counts(tmp_path / "a", "episode", 128, "training_step"), MAP, whole)
+    assert "is 1024 where the log counts 128 in most steps" in told
+    said = list[str]()
+    load(counts(tmp_path / "b", "total_rollouts", 128), MAP, whole, say=said.append)
+    assert any("if it counts rollouts, B_p is 16" in line for line in said)
+    right = ["problems_per_batch=16", "rollouts_per_problem=8"]
+    counts(tmp_path / "c", "episode", 1, "training_step")  # updates, of a loop of one's own
+    assert load(tmp_path / "c", MAP, right)[0].rollouts_K[-1] == 128 * 40

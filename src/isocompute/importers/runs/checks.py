@@ -139,7 +139,7 @@ def rollouts_disagree(b_p: int | None, n: int | None, drawn: Mapping[int, float]
     steps = [step for step in sorted(drawn) if step > 0 and drawn[step] > 0]
     if b_p is None or n is None or len(steps) < _FEW:
         return None
-    if all(drawn[step] == b_p * step for step in steps):
+    if any(all(drawn[step] == each * step for step in steps) for each in (b_p, 1)):
         return None
     batch = b_p * n
     late = steps[len(steps) // 2 :]  # a count may stand one update before or after the step
@@ -327,12 +327,22 @@ def check_batch(c: Collected, b_p: int | None, n: int | None, *, given: bool) ->
         )
     if text is not None:
         c.note(text)
-    each = of_a_step(side["counted"]) or of_every_step(c)
-    if given and None not in (batch, each) and each not in (batch, b_p, n):
+    of_all = of_every_step(c)
+    each = of_a_step(side["counted"]) or of_all
+    # open-instruct's is known to be one of rollouts; another may count problems, or updates
+    alike = (batch,) if c.drawn_by == "episode" and each != 1 else (batch, b_p, n, 1)
+    if given and None not in (batch, each) and each not in alike:
+        cure = cure if each != of_all else (
+            f"correct B_p or n, or add --map {c.drawn_by}=rollouts if that count is right, or name "
+            "the key that counts updates with --set step=KEY."
+        )
         raise UnclearError(
             f"run {c.name}: B_p * n must be the rollouts of a step, but is {batch} where the log "
             f"counts {each} in most steps; {cure}"
         )
+    if given and of_all and n and of_all == b_p != batch and not of_all % n:
+        c.note(f"{c.drawn_by} counts {of_all} in a step, as B_p does; if it counts rollouts, B_p "
+               f"is {of_all // n}")  # fmt: skip
     if text := counts_otherwise(b_p, n, side["rollouts"] or side["drawn"])[0]:
         raise UnclearError(
             f"run {c.name}: n must count responses to one problem, but {text}; correct what says n."

@@ -38,34 +38,45 @@ def are_calls(rows: Sequence[tuple[int, Collection[str]]]) -> bool:
 
 
 class Epochs:
-    """Counts on steps that begin anew with every epoch, where the log has each of them.
+    """Counts on steps that begin anew with every epoch, where the log has each that trained.
+
+    Where epochs are more than their steps, each may be a batch, and its steps parts of an update.
 
     >>> epochs = Epochs()
-    >>> [epochs.at(step, epoch) for epoch in (0, 1, 2) for step in (1, 2, 3)]
+    >>> [epochs.at(step, epoch, True) for epoch in (0, 1, 2) for step in (1, 2, 3)]
     [1, 2, 3, 4, 5, 6, 7, 8, 9]
+    >>> epochs.at(0, 3, False), epochs.are_batches  # an evaluation ahead of the fourth
+    (9, True)
     >>> gaps = Epochs()  # the last step of an epoch may be another
-    >>> [gaps.at(step, epoch) for epoch in (0, 1) for step in (2, 4, 6)]
+    >>> [gaps.at(step, epoch, True) for epoch in (0, 1) for step in (2, 4, 6)]
     [2, 4, 6, 2, 4, 6]
     """
 
     def __init__(self) -> None:
         self.before: dict[int, int] = {}  # steps of the epochs before one, by its number
+        self.are_batches = False
         self._now = -1
-        self._top = 0  # the last step of this one
+        self._high = 0  # the last step of this one, of whatever row
+        self._first: int | None = None  # its first that trained
+        self._top = 0  # and the last
         self._each = False  # it began with the first, and none was left out
 
-    def at(self, step: int, epoch: int) -> int:
-        """A step of an epoch, counted on."""
+    def at(self, step: int, epoch: int, trains: bool) -> int:
+        """A step of an epoch, counted on; `trains`: its row is of training."""
         if epoch not in self.before:
-            count, begins = self.before.get(self._now, 0), step <= min(self._top, 1)
-            each = self._top + 1 - step
+            count, begins = self.before.get(self._now, 0), step <= min(self._high, 1)
+            each = 0 if self._first is None else self._top + 1 - self._first
             if begins and self._each and epoch == self._now + 1 and each >= FEW:
                 count += each  # fewer may be passes over one batch
+                self.are_batches |= len(self.before) >= each
             self.before[epoch] = count
-            self._each = step < 2 and (begins or len(self.before) == 1)
-            self._top = step
-        self._each = self._each and step <= self._top + 1
-        self._now, self._top = epoch, max(step, self._top)
+            self._each = begins or len(self.before) == 1
+            self._first, self._top, self._high = None, step, step
+        if trains:
+            self._first = step if self._first is None else self._first
+            self._each = self._each and self._first < 2 and step <= self._top + 1
+            self._top = max(step, self._top)
+        self._now, self._high = epoch, max(step, self._high)
         return step + self.before[epoch]
 
 

@@ -15,6 +15,7 @@ from fractions import Fraction
 from isocompute.importers.runs.counting import FEW, Epochs, are_calls
 from isocompute.importers.values.imported import UnclearError
 from isocompute.importers.values.reading import clock_of, number, whole
+from isocompute.importers.words.meanings import tell_of_training
 from isocompute.importers.words.vocabulary import (
     CALLS,
     COUNTS,
@@ -125,7 +126,10 @@ class Counters:
         epoch, at = whole(values.get("epoch")), whole(step)
         if epoch is None or at is None or self.wanted is not None:
             return step
-        if (own := self._epochs.at(at, epoch)) == at:
+        trains = tell_of_training([k for k, v in values.items() if number(v) is not None])
+        own = self._epochs.at(at, epoch, trains)
+        self._per_epoch |= self._epochs.are_batches
+        if own == at:
             return step
         self.infer("step: it begins anew with every epoch; those of the epochs before are added")
         return own

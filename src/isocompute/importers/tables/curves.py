@@ -27,6 +27,7 @@ Texts = Mapping[str, tuple[NDArray[np.int64], list[str]]]  # by column: codes of
 # Rows of a run on average, where a column may name runs: fewer and it counts or times rows. At half
 # a clock is taken for names, at twice runs of five evaluations are not told apart.
 _LEAST_ROWS = 3
+_EPOCH = re.compile("(?:n_|num_)?epochs?(?:_(?:idx|index|num|number))?", re.I)
 # Kinds of scores at one budget, and deviations of a sign that are no chance: at half, one table of
 # draws in a dozen is asked about, at twice two kinds need 65 evaluations.
 _MOST_KINDS, _ALL_ALONG = 8, 4.0
@@ -182,16 +183,21 @@ def told_apart(
             return ""
         same = np.unique(np.stack([same, np.unique(key, return_inverse=True)[1]]), axis=1,
                          return_inverse=True)[1].reshape(-1)  # fmt: skip
+    there = np.ones(len(same), dtype=bool) if score is None else np.isfinite(score)
     for name in others.column_names:
         code, words = texts_of(others, name)
-        apart = len(np.unique(np.stack([same, code]), axis=1).T) == len(same)
-        if not (apart and 1 < len(words) <= len(same) / _LEAST_ROWS):
+        pairs = np.stack([same, code])[:, there]
+        of_epochs = _EPOCH.fullmatch(name.strip()) is not None
+        few = of_epochs or len(words) <= len(same) / _LEAST_ROWS
+        if not few or len(words) < 2 or len(np.unique(pairs, axis=1).T) < len(pairs.T):
             continue
         each = f"add --map {shlex.quote(f'{name}=run')} if each of its values is a run of its own"
-        if re.fullmatch("(?:n_|num_)?epochs?(?:_(?:idx|index|num|number))?", name.strip(), re.I):
+        if of_epochs:
             raise InputError(
                 f"{path}: steps must count on, but those of a run begin anew with every {name}; "
-                "add the updates of the epochs before it to each, or give a column of rollouts."
+                "add the updates of the epochs before it to each, or give a column of rollouts. "
+                f"If {name} counts passes over one batch, choose one with --where {name}=NUMBER.",
+                trial=("--where", f"{name}={words[-1]}"),
             )
         in_words = len({re.sub("[^a-z]", "", word.lower()) for word in words}) == len(words)
         if in_words or _SAMPLER.search(name) or _one_is_higher(same, code, score):

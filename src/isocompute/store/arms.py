@@ -109,6 +109,8 @@ def matches(value: str, wanted: str) -> bool:
 
     >>> matches("0.001", "1e-3"), matches("ppo-kl", "ppo*"), matches("none", "null")
     (True, True, True)
+    >>> matches("run[a]", "run[a]"), matches("run1", "run[12]")
+    (True, True)
     """
     try:
         return float(value) == float(wanted)
@@ -116,7 +118,7 @@ def matches(value: str, wanted: str) -> bool:
         pass
     if wanted.lower() in ("null", "none", "true", "false"):
         return value.lower() == wanted.lower().replace("null", "none")
-    return fnmatch.fnmatchcase(value, wanted)
+    return value == wanted or fnmatch.fnmatchcase(value, wanted)
 
 
 def select_runs(path: str | Path, runs: Sequence[StoredRun], where: Where) -> list[StoredRun]:

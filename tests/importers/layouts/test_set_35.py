@@ -403,3 +403,43 @@ def test_the_whole_batch_typed_for_b_p_is_told(tmp_path: Path) -> None:
     right = ["problems_per_batch=16", "rollouts_per_problem=8"]
     counts(tmp_path / "c", "episode", 1, "training_step")  # updates, of a loop of one's own
     assert load(tmp_path / "c", MAP, right)[0].rollouts_K[-1] == 128 * 40
+
+
+def test_a_set_that_no_run_solves_tells_no_models_alike(tmp_path: Path) -> None:
+    for n, shift in ((4, 0.0), (8, 0.0), (16, 0.25)):  # the last began with another model
+        write(tmp_path / f"g{n}" / "config.json",
+              json.dumps({"prompts_per_step": 6, "group_size": n}))  # fmt: skip
+        lines(tmp_path / f"g{n}" / "metrics.jsonl", [
+            {"step": s, "eval/math/avg_score": score(s, n, shift), "eval/aime/avg_score": s / 2000}
+            for s in AT
+        ])  # fmt: skip
+    told = refused(tmp_path)
+    assert "'g16' scores 0.466 before training" in told
+    assert "begin alike" not in told
+
+
+def test_a_name_with_brackets_is_its_own_pattern(tmp_path: Path) -> None:
+    for run, n in (("run[a]", 4), ("run[b]", 8)):
+        log(tmp_path, run, n)
+    sets = ["problems_per_batch=6", "rollouts_per_problem=4"]
+    found = load(tmp_path, MAP, sets, where=["run=run[b]"])
+    assert [c.run for c in found] == ["run[b]"]
+
+
+def test_settings_that_add_hparams_wrote_beside_the_log_are_read(tmp_path: Path) -> None:
+    for i, n in enumerate(N):
+        home = tmp_path / f"run_{i}"
+        events(home / "events.out.tfevents.1745000001.host",
+               [(s, "val/accuracy", score(s, n)) for s in AT if s])  # fmt: skip
+        said = {"problems_per_batch": 6.0, "group_size": float(n), "seed": 3.0, "lr": 1e-6}
+        hparams(home / "events.out.tfevents.1745000004.host.7.1", said, 0.9)
+    want = {(6, n, 3): [6 * n * s for s in AT if s] for n in N}
+    assert drawn(load(tmp_path, MAP)) == want
+
+
+def test_runs_in_one_folder_of_pytorch_keep_their_names(tmp_path: Path) -> None:
+    for n in N:
+        home = tmp_path / "job" / "runs" / f"Apr02_10-26-00_node_g{n}"
+        events(home / "events.out.tfevents.1", [(s, "val/accuracy", score(s, n)) for s in AT])
+    runs = read_log(tmp_path, settings=load_settings(DESIGN, [*MAP]))
+    assert sorted(run.name for run in runs) == [f"Apr02_10-26-00_node_g{n}" for n in N]

@@ -128,7 +128,8 @@ def lines_of(files: Sequence[Path]) -> dict[Path, list[Path]]:
     integration_utils.py, TensorBoardCallback). `add_scalars` writes each line of a chart below
     its run: to RUN/TAG/LINE (tensorboardX 2.6, writer.py) or RUN/TAG_LINE (PyTorch 2.13,
     utils/tensorboard/writer.py), all under TAG. Lines that are no splits may be runs, and stay
-    apart. `add_hparams` writes the settings of a run, and its last scores, into a folder below it.
+    apart. `add_hparams` writes the settings of a run, and its last scores, into a folder below it,
+    or beside it (`run_name="."`).
     """
     written = defaultdict[tuple[Path, str], list[Path]](list)
     for path in files:
@@ -140,8 +141,9 @@ def lines_of(files: Sequence[Path]) -> dict[Path, list[Path]]:
             found[long[0]] = [path for path in several if path not in long]
         homes[several[0].parent] += long if len(long) == 1 else several
     for path in files:
-        if (above := homes.get(path.parent.parent)) and _hparams_of(path):
-            found.setdefault(above[0], []).append(path)
+        beside = [one for one in homes.get(path.parent, ()) if one != path]
+        if (of := beside or homes.get(path.parent.parent)) and _hparams_of(path):
+            found.setdefault(of[0], []).append(path)
             continue
         if _SPLIT_FOLDER.search(path.parent.name) is None:
             continue
@@ -230,12 +232,12 @@ def _names_set(tag: str) -> bool:
 
 
 def _configure_by_hparams(path: Path, collector: Collector) -> None:
-    """Take the settings that `add_hparams` wrote into a folder of its own below the log's.
+    """Take the settings that `add_hparams` wrote beside the log, or into a folder below it.
 
     NeMo-RL writes its whole configuration so.
     """
-    below = sorted(path.parent.glob("*/events.out.tfevents.*"))
-    found = [said for child in below if (said := _hparams_of(child))]
+    files = sorted(one for at in ("", "*/") for one in path.parent.glob(f"{at}events.out.tfevents.*"))
+    found = [said for one in files if one != path and (said := _hparams_of(one))]
     if found and all(configuration(one) == configuration(found[0]) for one in found):
         collector.configure(found[-1])
         collector.counters.infer("configuration: read from the hparams beside the log")

@@ -107,9 +107,10 @@ def _refuse_another_start(runs: Sequence[ImportedRun], problem_set: str | None) 
     if not apart:
         return
     (key, (odd, left)), of = next(iter(apart.items())), means[next(iter(apart))]
-    other = {name for *_, name in apart}
-    alike = [of_set[2] for of_set, its in means.items()
-             if of_set[2] not in other and len(its) >= len(of)]
+    other, gap = {name for *_, name in apart}, abs(of[odd[0]][0] - of[left[0]][0])
+    alike = [of_set[2] for of_set, its in means.items()  # at nothing all models are alike
+             if of_set[2] not in other and len(its) >= len(of)
+             and min(first for first, *_ in its.values()) > gap / 2]
     text = (
         f"runs of one sweep must begin with one model, but {odd[0]!r} scores {of[odd[0]][0]:.3g} "
         f"before training where {left[0]!r} scores {of[left[0]][0]:.3g}"

@@ -59,7 +59,8 @@ def folder_name(folder: Path) -> str:
     """
     above = folder.parent.name
     if above == "runs" and (job := folder.parent.parent.name) and _BY_HOST.fullmatch(folder.name):
-        return job
+        if len([*folder.parent.glob("*")]) < 2:  # more are starts of it, or runs of PyTorch's writer
+            return job
     is_common = above.lower() in _COMMON_FOLDERS
     if is_common and folder.name in _ROLES:
         return folder_name(folder.parent)

@@ -258,3 +258,11 @@ def test_a_console_that_ends_behind_its_configuration_says_so(tmp_path: Path) ->
     other = text(tmp_path / "b" / "main.log", "Error: no memory\n")
     assert "holds nothing of them" in refused(other)
     assert "holds nothing of them" in refused(text(tmp_path / "c.log", "no memory\n"), DESIGN)
+
+
+def test_names_that_count_runs_from_0_are_no_n(tmp_path: Path) -> None:
+    for i in range(2):
+        json_lines(tmp_path / "runs" / f"r{i}" / "metrics.jsonl",
+                   [{"step": s, "val/accuracy": (s + i) / 50} for s in range(1, 9)])  # fmt: skip
+    told = refused(tmp_path / "runs", maps=["val/accuracy=avg"])
+    assert "`problems_per_batch` and `rollouts_per_problem` must be known" in told

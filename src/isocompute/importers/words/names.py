@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from isocompute.errors import InputError
 from isocompute.importers.values.imported import DESIGN, ImportedRun
 from isocompute.importers.words.called import MEANT
 from isocompute.importers.words.settings import Settings
@@ -164,8 +165,11 @@ def _starred(found: re.Match[str]) -> str:
 def _found(pattern: str, run: ImportedRun) -> Mapping[str, int]:
     """What a pattern finds in the names of a run; a hint must hold for all."""
     settings = Settings(pattern=pattern)
-    by_name = settings.for_run(run.name)
-    by = by_name if by_name.named else settings.for_path(Path(run.provenance.path))
+    try:
+        by_name = settings.for_run(run.name)
+        by = by_name if by_name.named else settings.for_path(Path(run.provenance.path))
+    except InputError:  # an n of 0: it counts runs
+        return {}
     return {name: getattr(by, name) for name in sorted(by.named)}
 
 

@@ -222,7 +222,9 @@ def _read_lines(runs: Sequence[ImportedRun]) -> list[str]:
 
     wanted = rate_beside_reward(runs)  # the score that a fit would ask for
     scored = [run for run in runs if run.series] or runs
-    rows = [_row(run, wanted) for run in scored[:_MOST]]
+    mains = _alike(scored, wanted)
+    rows = [_row(run, s, named=len({_key(s)[1:] for s in mains if s}) > 1)
+            for run, s in zip(scored[:_MOST], mains, strict=False)]  # fmt: skip
     header = ("run", "B_p", "n", "updates", "seed", "scores", "metric", "from", "to")
     lines = indented(table(header, rows))
     if len(scored) > _MOST:
@@ -268,15 +270,31 @@ def _section(title: str, told: Sequence[str]) -> list[str]:
     return [title, *indented([*told[:_MOST_LINES], *more])]
 
 
-def _row(run: ImportedRun, wanted: str | None) -> tuple[str, ...]:
-    main = _main(run, wanted)
+def _key(s: Series) -> tuple[str, str, str]:
+    return s.metric.label, s.split, s.problem_set
+
+
+def _alike(runs: Sequence[ImportedRun], wanted: str | None) -> list[Series | None]:
+    """The series of each run that a table shows: of one metric and set, where runs have that."""
+    mains = [_main(run, wanted) for run in runs]
+    first = [_key(s) for s in mains if s is not None]
+    held = Counter(key for run in runs for key in {*map(_key, run.series)} & {*first})
+    most = max(first, key=lambda key: held[key], default=None)
+    return [next((s for s in run.series if _key(s) == most), main)
+            for run, main in zip(runs, mains, strict=True)]  # fmt: skip
+
+
+def _row(run: ImportedRun, main: Series | None, *, named: bool) -> tuple[str, ...]:
+    """A row of the table; `named`: other rows are of another set."""
     name = run.name if len(run.name) <= 32 else f"{run.name[:15]}...{run.name[-14:]}"
     settings = (run.problems_per_batch, run.rollouts_per_problem, _last(run), run.seed)
     cells = tuple("?" if value is None else str(value) for value in settings)
     if main is None or not main.score_K.size:
         return (name, *cells, "0", "none", "", "")
+    of = ", ".join(word for word in (main.problem_set, main.split) if word)
+    metric = f"{main.metric.label} ({of})" if named else main.metric.label
     return (
-        name, *cells, str(main.score_K.size), main.metric.label,
+        name, *cells, str(main.score_K.size), metric,
         f"{main.score_K.min():.4g}", f"{main.score_K.max():.4g}",
     )  # fmt: skip
 

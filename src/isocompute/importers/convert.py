@@ -132,7 +132,8 @@ def note_lines(notes: Iterable[tuple[str, str]]) -> list[str]:
     lines = []
     for (name, note), *others in alike.values():
         more = f" (and {len(others)} more run{'s' if len(others) > 1 else ''} alike)"
-        lines.append(f"run {name}: {note}{more if others else ''}")
+        whose = "" if " of the folder " in note else f"run {name}: "
+        lines.append(f"{whose}{note}{more if others else ''}")
     return lines
 
 

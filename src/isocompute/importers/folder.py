@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
@@ -43,8 +44,10 @@ _NO_LOGS = (
     "config.json", "experiment_config.json", "args.json", "training_args.json",
     "wandb-summary.json", "parameters.json", "params.json", "orchestrator.json", "rl.json",
     "wandb-metadata.json", "swanlab-metadata.json", "tokenizer.json", "tokenizer_config.json",
-    "generation_config.json", "checkpoint_tracker.json",
+    "generation_config.json", "checkpoint_tracker.json", "requirements.txt",
 )
+# What W&B says of itself, at the top and in a run's folder: wandb/run-20260801_101010-ID/logs.
+_OF_WANDB = re.compile(r"(?:.*/)?(?:wandb|(?:offline-)?run-[^/]*/logs)/debug[^/]*\.log")
 _LOG_ENDINGS = (
     ".jsonl", ".json", ".wandb", ".swanlab", ".csv", ".tsv", ".db", ".sqlite", ".log", ".txt",
     ".out", ".stdout", ".gz",
@@ -92,6 +95,8 @@ def is_candidate(path: Path) -> bool:
     if (whole := ROTATED.sub("", name)).endswith((".jsonl", ".log", ".out", ".stdout")):
         name = whole
     if name[0] == "." or name.endswith(_SKIPPED_ENDINGS) or name in _NO_LOGS or is_archive(path):
+        return False
+    if _OF_WANDB.fullmatch(path.as_posix()):
         return False
     return name.endswith((*_LOG_ENDINGS, *WORKBOOKS)) or "tfevents" in name
 

@@ -15,6 +15,7 @@ from isocompute.importers import import_logs, read_logs
 from isocompute.importers.values.imported import ImportedRun
 from isocompute.importers.words.settings import load_settings
 
+LOGS = Path(__file__).parents[2] / "fixtures" / "logs"
 DESIGN = ["problems_per_batch=4", "rollouts_per_problem=5"]
 REWARDS = (0.25, 0.5, 0.0, 0.375, 0.75)  # of a batch of eight: coarse
 
@@ -266,3 +267,38 @@ def test_names_that_count_runs_from_0_are_no_n(tmp_path: Path) -> None:
                    [{"step": s, "val/accuracy": (s + i) / 50} for s in range(1, 9)])  # fmt: skip
     told = refused(tmp_path / "runs", maps=["val/accuracy=avg"])
     assert "`problems_per_batch` and `rollouts_per_problem` must be known" in told
+
+
+# What a preview says of a folder.
+
+
+def test_a_preview_shows_one_set_of_all_runs(tmp_path: Path, capsys: Any) -> None:
+    math, aime, gsm = (f"val-core/{name}/acc/mean@4" for name in ("math", "aime", "gsm"))
+    for n, keys in ((4, (math, aime)), (8, (aime, math)), (16, (aime,))):
+        json_lines(tmp_path / f"g{n}.jsonl", [
+            {"step": s, **{key: (0.5 if key == math else 0.1) + s / 100 for key in keys}}
+            for s in range(1, 9)
+        ])  # fmt: skip
+    sets = ["--set", "problems_per_batch=6", "--set", "pattern=g{rollouts_per_problem}"]
+    told = preview(tmp_path, capsys, *sets).splitlines()
+    assert [line.split()[-2:] for line in told[2:5]] == [["0.11", "0.18"]] * 3
+    json_lines(tmp_path / "g16.jsonl", [{"step": s, gsm: s / 10} for s in range(1, 9)])
+    told = preview(tmp_path, capsys, *sets).splitlines()
+    assert [line.split()[-4:-2] for line in told[2:5]] == [
+        ["(gsm,", "validation)"], ["(math,", "validation)"], ["(math,", "validation)"]
+    ]  # fmt: skip
+
+
+def test_what_wandb_says_of_itself_is_no_other_file(tmp_path: Path, capsys: Any) -> None:
+    home = tmp_path / "wandb" / "offline-run-20260801_101010-abcd1234"
+    home.mkdir(parents=True)
+    (home / "run-abcd1234.wandb").write_bytes((LOGS / "trl-offline.wandb").read_bytes())
+    for name in ("logs/debug.log", "logs/debug-internal.log", "logs/debug-core.log"):
+        text(home / name, '{"time": "2026-08-01", "level": "INFO", "msg": "stream"}\n')
+        text(home.parent / Path(name).name, "INFO stream\n")
+    text(home / "files" / "requirements.txt", "trl==1.16.0\n")
+    (run,) = read_logs([tmp_path], settings=load_settings([], []))
+    assert not any("other file" in note for note in run.notes)
+    text(tmp_path / "notes.txt", "hello\n")
+    main(["import", str(tmp_path), "--preview"])
+    assert "isocompute: 1 other file of the folder gave no run\n" in capsys.readouterr().err

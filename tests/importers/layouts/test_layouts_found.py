@@ -11,7 +11,7 @@ import pytest
 
 from isocompute.cli import main
 from isocompute.errors import InputError
-from isocompute.importers import import_logs, read_logs
+from isocompute.importers import import_logs, load_imported, read_logs
 from isocompute.importers.values.imported import ImportedRun
 from isocompute.importers.words.settings import load_settings
 
@@ -302,3 +302,25 @@ def test_what_wandb_says_of_itself_is_no_other_file(tmp_path: Path, capsys: Any)
     text(tmp_path / "notes.txt", "hello\n")
     main(["import", str(tmp_path), "--preview"])
     assert "isocompute: 1 other file of the folder gave no run\n" in capsys.readouterr().err
+
+
+# Maps of keys that are no scores.
+
+
+def test_tokens_of_a_log_are_no_score(tmp_path: Path) -> None:
+    rows = [{"step": s, "val/accuracy": s / 50, "tokens_seen": 900 * s} for s in range(1, 9)]
+    log = json_lines(tmp_path / "a.jsonl", rows)
+    told = refused(log, DESIGN, ["val/accuracy=avg", "tokens_seen=tokens"])
+    assert told.endswith("is to be tokens, which a table alone can have; drop that --map.")
+
+
+def test_a_log_that_is_read_again_with_fewer_maps_loses_the_others(tmp_path: Path) -> None:
+    rows = [{"step": s, "val/accuracy": s / 50, "tokens_seen": 900 * s} for s in range(1, 9)]
+    log = json_lines(tmp_path / "a.jsonl", rows)
+
+    def labels(*maps: str) -> set[str]:
+        import_logs([log], tmp_path / "s", settings=load_settings(DESIGN, [*maps]))
+        return {s.metric.label for run in load_imported(tmp_path / "s") for s in run.series}
+
+    assert labels("val/accuracy=avg", "tokens_seen=avg@8") == {"avg", "avg@8"}
+    assert labels("val/accuracy=avg") == {"avg"}

@@ -236,7 +236,8 @@ def _configure_by_hparams(path: Path, collector: Collector) -> None:
 
     NeMo-RL writes its whole configuration so.
     """
-    files = sorted(one for at in ("", "*/") for one in path.parent.glob(f"{at}events.out.tfevents.*"))
+    name = "events.out.tfevents.*"
+    files = sorted([*path.parent.glob(name), *path.parent.glob(f"*/{name}")])
     found = [said for one in files if one != path and (said := _hparams_of(one))]
     if found and all(configuration(one) == configuration(found[0]) for one in found):
         collector.configure(found[-1])

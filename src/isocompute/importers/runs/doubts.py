@@ -29,7 +29,7 @@ from isocompute.importers.words.plain_words import OWN, plain_keys
 from isocompute.importers.words.scored import is_rate, mapped, scores_unread
 from isocompute.importers.words.settings import Settings
 
-_OF_TABLES = ("problems_drawn", "epochs")  # what a column map calls counts so far
+_OF_TABLES = ("problems_drawn", "epochs", "tokens")  # what a column map calls counts so far
 _OF_LOOPS = ("_per_iter", "_per_iteration", "_per_batch")  # a step or an update is an update
 _ENOUGH = 4  # scores of a start, that tell its noise
 _PROCESSES = "processes: "  # begins what a run infers of its B_p
@@ -292,11 +292,14 @@ def refuse_of_tables(c: Collected, what: str) -> None:
     """
     for points in c.points:
         if points.column.metric.label in _OF_TABLES:
+            label = points.column.metric.label
             raise UnclearError(
                 f"{what}: a key of a log must be mapped to a score, steps, rollouts or "
-                f"problems_sampled, but {points.key!r} is to be {points.column.metric.label}, "
-                "which a table alone can have; drop that --map where the log's steps are updates, "
-                "or name the key that counts them: --set step=KEY."
+                f"problems_sampled, but {points.key!r} is to be {label}, which a table alone can "
+                "have; drop that --map" + ("." if label == "tokens" else (
+                    " where the log's steps are updates, or name the key that counts them: --set "
+                    "step=KEY."
+                ))
             )
 
 

@@ -58,9 +58,9 @@ def folder_name(folder: Path) -> str:
     'G8'
     """
     above = folder.parent.name
-    if above == "runs" and (job := folder.parent.parent.name) and _BY_HOST.fullmatch(folder.name):
-        if len([*folder.parent.glob("*")]) < 2:  # more are starts of it, or runs of PyTorch's writer
-            return job
+    if (above == "runs" and (job := folder.parent.parent.name) and _BY_HOST.fullmatch(folder.name)
+            and len([*folder.parent.glob("*")]) < 2):  # more are starts, or PyTorch's runs
+        return job
     is_common = above.lower() in _COMMON_FOLDERS
     if is_common and folder.name in _ROLES:
         return folder_name(folder.parent)

@@ -324,3 +324,14 @@ def test_a_log_that_is_read_again_with_fewer_maps_loses_the_others(tmp_path: Pat
 
     assert labels("val/accuracy=avg", "tokens_seen=avg@8") == {"avg", "avg@8"}
     assert labels("val/accuracy=avg") == {"avg"}
+
+
+def test_runs_that_files_of_a_folder_count_keep_their_names(tmp_path: Path) -> None:
+    for seed in (0, 1):
+        for n in (4, 8):
+            json_lines(tmp_path / f"s{seed}" / f"grpo_n{n}.jsonl", [
+                {"step": s, "val/accuracy": s / 50 + n / 100 + seed / 90} for s in range(1, 9)
+            ])  # fmt: skip
+    runs = read(tmp_path, ["problems_per_batch=4", "pattern=s{seed}/grpo_n{rollouts_per_problem}"],
+                ["val/accuracy=avg"])  # fmt: skip
+    assert sorted(run.name for run in runs) == ["grpo_n4", "grpo_n4", "grpo_n8", "grpo_n8"]

@@ -87,12 +87,19 @@ def run_name(path: Path) -> str:
 
 @contextmanager
 def named_by_folders(logs: Iterable[Path]) -> Iterator[None]:
-    """Call runs by their folders where files of one name lie in several; not those of one job."""
-    homes = defaultdict[str, set[str]](set)
+    """Call runs by their folders where files of one name lie in several; not those of one job.
+
+    Nor names that differ in numbers alone in one folder, as n8.jsonl and n16.jsonl do: each is one.
+    """
+    homes, forms = defaultdict[str, set[str]](set), defaultdict[tuple[Path, str], set[str]](set)
     for path in logs:
         if not split_folder(path.parent):
             homes[path.name].add(job_of(path.parent))
-    token = _ALIKE.set(frozenset(name for name, jobs in homes.items() if len(jobs) > 1))
+            forms[path.parent, re.sub("[0-9]+", "#", path.name)].add(path.name)
+    runs = {name for names in forms.values() if len(names) > 1 for name in names}
+    token = _ALIKE.set(frozenset(
+        name for name, jobs in homes.items() if len(jobs) > 1 and name not in runs
+    ))  # fmt: skip
     try:
         yield
     finally:

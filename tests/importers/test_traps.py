@@ -465,6 +465,18 @@ def test_a_batch_that_tokens_refuse_may_serve_several_steps(tmp_path: Path) -> N
         read_log(path, settings={"problems_per_batch": 16, "rollouts_per_problem": 8})
 
 
+def test_processes_are_held_against_the_tokens_that_trl_has_seen(tmp_path: Path) -> None:
+    trl_of_tokens(tmp_path / "run" / "trainer_state.json", 32)
+    (tmp_path / "run" / "args.json").write_text(json.dumps({
+        "per_device_train_batch_size": 8, "gradient_accumulation_steps": 1, "num_generations": 8,
+        "steps_per_generation": 1, "num_iterations": 1,
+    }))  # fmt: skip
+    path = tmp_path / "run" / "trainer_state.json"
+    assert read_log(path, settings={"processes": 4})[0].problems_per_batch == 4
+    with pytest.raises(UnclearError, match="rollouts per step; correct --set processes=16"):
+        read_log(path, settings={"processes": 16})
+
+
 def test_tokens_seen_tell_the_rollouts_of_a_step() -> None:
     steps = range(1, 21)
     length = {s: 100.0 + 3 * s + 10 * (s % 2) for s in steps}

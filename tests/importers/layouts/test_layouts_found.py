@@ -335,3 +335,11 @@ def test_runs_that_files_of_a_folder_count_keep_their_names(tmp_path: Path) -> N
     runs = read(tmp_path, ["problems_per_batch=4", "pattern=s{seed}/grpo_n{rollouts_per_problem}"],
                 ["val/accuracy=avg"])  # fmt: skip
     assert sorted(run.name for run in runs) == ["grpo_n4", "grpo_n4", "grpo_n8", "grpo_n8"]
+
+
+def test_votes_of_several_numbers_of_samples_are_no_means(tmp_path: Path) -> None:
+    for k in (8, 16):
+        json_lines(tmp_path / "logs" / f"r{k}.jsonl",
+                   [{"step": s, f"eval/maj@{k}": s / 50} for s in range(1, 9)])  # fmt: skip
+    told = refused(tmp_path / "logs", DESIGN)
+    assert "--map eval/maj@16=maj@16 --map eval/maj@8=maj@8" in told

@@ -305,6 +305,8 @@ def check_batch(c: Collected, b_p: int | None, n: int | None, *, given: bool) ->
     """B_p * n against the tokens of a step, where a log has both (verl), and its counts."""
     side, batch = c.side, None if b_p is None or n is None else b_p * n
     cure = "correct --set problems_per_batch or rollouts_per_problem, or the pattern."
+    if c.settings.problems_per_batch is None and c.settings.processes is not None:
+        cure = f"correct --set processes={c.settings.processes}."
     text = tokens_disagree(
         batch, side["total"], side["prompt"], side["length"], given=given
     )

@@ -86,7 +86,7 @@ def conclude(
     if begins and values["steps"] is not None and values["steps"] > begins:
         values["steps"] -= begins
     if not c.settings.assumed:
-        given = None in (found.problems_per_batch, found.rollouts_per_problem)
+        given = None in found.design[:2] or c.settings.processes is not None
         checks.check_batch(c, b_p, n, given=given)
     compute = Compute(
         batch=batch, window=-(-found.window // ticks),

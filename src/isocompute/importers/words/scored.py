@@ -257,14 +257,18 @@ def mapped(key: str) -> str:
 
 
 def metric_named(key: str) -> str:
-    """The metric that the name of a score says: of k samples their mean, or the best of them.
+    """The metric that the name of a score says: of k samples their mean, the best, or their vote.
 
     >>> metric_named("eval/mean@8"), metric_named("val/pass@4"), metric_named("val_acc")
     ('avg@8', 'best@4', 'avg')
+    >>> metric_named("val/maj@8"), metric_named("val/major@8")
+    ('maj@8', 'avg@8')
     """
     k = re.search(r"(?:@|_at_|(?<=mean)_?|(?<=avg)_?|(?<=pass)_?)([1-9][0-9]{0,5})$", key)
     if k is None or (k[1] == "1" and "pass" in key.lower()):
         return "avg"  # pass@1 is the mean over however many samples there are
+    if re.search("(?<![a-z])(?:maj(?:ority)?|cons(?:ensus)?|vot(?:e|ing))(?![a-z])", key, re.I):
+        return f"maj@{k[1]}"
     return f"{'best' if re.search('pass|best|any', key, re.I) else 'avg'}@{k[1]}"
 
 

@@ -443,3 +443,29 @@ def test_runs_in_one_folder_of_pytorch_keep_their_names(tmp_path: Path) -> None:
         events(home / "events.out.tfevents.1", [(s, "val/accuracy", score(s, n)) for s in AT])
     runs = read_log(tmp_path, settings=load_settings(DESIGN, [*MAP]))
     assert sorted(run.name for run in runs) == [f"Apr02_10-26-00_node_g{n}" for n in N]
+
+
+@pytest.mark.parametrize("form", ["jsonl", "json", "document"])
+def test_a_step_that_outruns_the_one_handed_over_is_asked_about_in_json(
+    tmp_path: Path, form: str
+) -> None:
+    rows = [{"_step": s, "step": 4 * s, "loss": 0.1} | (
+        {"val/accuracy": score(s, 4)} if s % 10 == 0 else {}) for s in range(1, 51)]  # fmt: skip
+    if form == "jsonl":
+        lines(tmp_path / "g4.jsonl", rows)
+    else:
+        write(tmp_path / "g4.json", json.dumps(rows if form == "json" else {"history": rows}))
+    assert "step says 200 where _step says 50" in refused(tmp_path, MAP, DESIGN)
+
+
+def test_rows_without_the_named_counter_take_the_one_before_in_json(tmp_path: Path) -> None:
+    rows: list[dict[str, object]] = []
+    for s in range(1, 51):
+        rows.append({"_step": len(rows), "train/global_step": s, "train/reward": 0.2})
+        if s % 10 == 0:  # a callback of one's own
+            rows.append({"_step": len(rows), "step": s, "val/accuracy": score(s, 4)})
+    lines(tmp_path / "g4.jsonl", rows)
+    told = refused(tmp_path, MAP, DESIGN)
+    assert "add --set step=train/global_step to take the one before each" in told
+    found = load(tmp_path, MAP, [*DESIGN, "step=train/global_step"])
+    assert drawn(found) == {(6, 4, None): [24 * s for s in range(10, 60, 10)]}

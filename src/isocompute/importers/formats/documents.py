@@ -207,7 +207,9 @@ def read_trainer_state(path: Path, settings: Settings) -> list[ImportedRun]:
             one = runs.of(row)
             if not one.n_rows:
                 one.configure(settings_in_row(row), number)
-            one.row(row.get("step"), unfolded(row), number)
+            calls = "_step" in row  # of W&B
+            at = row["_step"] if calls else row.get("step")
+            one.row(at, unfolded(row), number, calls=calls)
         else:
             errors.add(number, "an entry of log_history must be an object")
     return [one.finish(path, "trainer-state") for one in runs.finish()]

@@ -267,6 +267,8 @@ def take_row(
         row = _lifted(row, named)
         named = None if named is None else _SEPARATOR.split(named)[-1]
     key = named or ("step" if "step" in row else next((k for k in _STEPS if k in row), "step"))
+    if "_step" in row and (key == "step" or key not in row):
+        key = "_step"  # of W&B; what the run logs beside it is held against it
     collector = runs.of(row, row.get(key))
     if is_dump_row(row):
         add_sample(dumps, row, number, collector, path)

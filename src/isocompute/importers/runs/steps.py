@@ -172,7 +172,8 @@ class Counters:
         Of the same name as the tracker's, it is no counter beside it, but that of all rows; one
         that outruns steps that were handed over, and so count no calls, is asked about.
         """
-        own = None if self.wanted == "_step" else self.value(values.get("step"))
+        another = self.wanted not in (None, "step") and not self.evaluated
+        own = None if another else self.value(values.get("step"))
         if own is None:
             named = self.logged and self.wanted == "step"
             return self.place(step, values, calls=True) if named else step, True

@@ -87,6 +87,8 @@ def points_of(document: object, name: str = "", depth: int = 0) -> Iterator[Poin
             step = next((key for key in STEPS if key in row), None)
             if step is None:
                 continue
+            if step == "step" and "_step" in row and "value" not in row:
+                step = "_step"  # of W&B; what the run logs beside it is held against it
             if "value" in row:
                 yield Point(row[step], {name.rpartition("\0")[2]: row["value"]}, False)
             else:

@@ -44,10 +44,13 @@ _NO_LOGS = (
     "config.json", "experiment_config.json", "args.json", "training_args.json",
     "wandb-summary.json", "parameters.json", "params.json", "orchestrator.json", "rl.json",
     "wandb-metadata.json", "swanlab-metadata.json", "tokenizer.json", "tokenizer_config.json",
-    "generation_config.json", "checkpoint_tracker.json", "requirements.txt",
+    "generation_config.json", "checkpoint_tracker.json",
 )
 # What W&B says of itself, at the top and in a run's folder: wandb/run-20260801_101010-ID/logs.
-_OF_WANDB = re.compile(r"(?:.*/)?(?:wandb|(?:offline-)?run-[^/]*/logs)/debug[^/]*\.log")
+_OF_WANDB = re.compile(
+    r"(?:.*/)?(?:(?:wandb|(?:offline-)?run-[^/]*/logs)/debug[^/]*\.log"
+    r"|(?:offline-)?run-[^/]*/files/requirements\.txt)"
+)
 _LOG_ENDINGS = (
     ".jsonl", ".json", ".wandb", ".swanlab", ".csv", ".tsv", ".db", ".sqlite", ".log", ".txt",
     ".out", ".stdout", ".gz",

@@ -465,6 +465,26 @@ def test_a_batch_that_tokens_refuse_may_serve_several_steps(tmp_path: Path) -> N
         read_log(path, settings={"problems_per_batch": 16, "rollouts_per_problem": 8})
 
 
+@pytest.mark.parametrize("masked", [True, False])
+def test_no_batch_is_told_by_lengths_that_rise_as_responses_are_cut_off(
+    tmp_path: Path, masked: bool
+) -> None:
+    history, seen = list[dict[str, object]](), 0.0
+    for step in range(1, 81):
+        cut, ended = 0.002 * step, 200 + step + 7.0 * (step % 3)
+        seen += 32 * (120 + (1 - cut) * ended + 2000 * cut * (not masked))
+        history.append({"step": step, "reward": 0.3, "num_tokens": seen,
+                        "completions/mean_length": (1 - cut) * ended + 2000 * cut,
+                        "completions/clipped_ratio": cut,
+                        "completions/mean_terminated_length": ended})
+    path = tmp_path / "trainer_state.json"
+    path.write_text(json.dumps({"logging_steps": 1, "log_history": history}))
+    [run] = read_log(path)
+    told = [line for line in run.provenance.inferred if line.startswith("B_p * n: about ")]
+    assert not any(int(line.split()[4]) != 32 for line in told)
+    assert all("times num_iterations" in line for line in told)
+
+
 def test_processes_are_held_against_the_tokens_that_trl_has_seen(tmp_path: Path) -> None:
     trl_of_tokens(tmp_path / "run" / "trainer_state.json", 32)
     (tmp_path / "run" / "args.json").write_text(json.dumps({

@@ -211,8 +211,8 @@ class RolloutsTold(NamedTuple):
     responses and nothing else moves the lengths: a hint, then, and no proof.
     """
 
-    about: float  # the slope
-    least: float  # it, less `_ERRORS` of its standard errors; at most `most`
+    about: float  # the slope, the larger by all responses and by those that ended
+    least: float  # the lesser, less `_ERRORS` of its standard errors; at most `most`
     most: float  # of prompts without a token
 
 
@@ -238,13 +238,16 @@ def rollouts_told(
     added_K, length_K = np.diff(total_K) / np.diff(steps), length_K[1:]
     if added_K.min() <= 0:
         return None  # no count of tokens so far
-    spread_K = length_K - length_K.mean()
-    squares = max(float(spread_K @ spread_K), 1e-9)
-    slope = float(spread_K @ added_K) / squares
-    left_K = added_K - added_K.mean() - slope * spread_K
-    error = float(left_K @ left_K / (len(left_K) - 2) / squares) ** 0.5
+    slopes = list[float]()
+    for x_K in (length_K, ended_K[1:]):  # one or the other, as those cut off count or not
+        spread_K = x_K - x_K.mean()
+        squares = max(float(spread_K @ spread_K), 1e-9)
+        slope = float(spread_K @ added_K) / squares
+        left_K = added_K - added_K.mean() - slope * spread_K
+        error = float(left_K @ left_K / (len(left_K) - 2) / squares) ** 0.5
+        slopes += [slope, slope - _ERRORS * error]
     most = float((added_K / np.maximum(ended_K[1:], 1e-9)).max())
-    return RolloutsTold(min(slope, most), min(slope - _ERRORS * error, most), most)
+    return RolloutsTold(min(max(slopes[::2]), most), min(*slopes[1::2], most), most)
 
 
 def batches_drawn(
@@ -301,6 +304,11 @@ def batches_of(c: Collected, found: Found, b_p: int | None) -> dict[int, float]:
     return batches
 
 
+def _is_once(c: Collected) -> bool:
+    """Whether a batch was taken to serve one step, since nothing says it."""
+    return any(line.startswith(TAKEN_ONCE) for line in c.counters.inferred)
+
+
 def check_batch(c: Collected, b_p: int | None, n: int | None, *, given: bool) -> None:
     """B_p * n against the tokens of a step, where a log has both (verl), and its counts."""
     side, batch = c.side, None if b_p is None or n is None else b_p * n
@@ -312,14 +320,14 @@ def check_batch(c: Collected, b_p: int | None, n: int | None, *, given: bool) ->
     )
     told = rollouts_told(side["seen"], side["length"], side["cut"], side["ended"])
     if batch is None and told is not None and told.about < _DOUBTED * told.least:
-        c.counters.infer(
-            f"B_p * n: about {told.about:,.0f} by num_tokens over the mean lengths; not taken"
-        )
+        times = ", times num_iterations" * _is_once(c)
+        c.counters.infer(f"B_p * n: about {told.about:,.0f} by num_tokens over the mean lengths"
+                         f"{times}; not taken")  # fmt: skip
     if batch is not None and told is not None:
         says = f"B_p * n is {batch}, but num_tokens over the mean lengths says"
         if batch > told.most * _FAR:
             text = text or f"{says} at most {told.most:,.0f} rollouts per step"
-            if any(line.startswith(TAKEN_ONCE) for line in c.counters.inferred):
+            if _is_once(c):
                 cure = f"{cure[:-1]}; or add --set num_iterations=K if one batch serves K steps."
         elif batch * _DOUBTED < told.least:
             c.note(f"{says} about {told.about:,.0f} rollouts per step; were there more processes?")

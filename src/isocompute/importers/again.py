@@ -8,7 +8,6 @@ of a run that is there is that run, a sequel is joined to what it goes on with.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 
@@ -36,18 +35,8 @@ def settle_again(
     for run in new:
         earlier = [old for old in left if _same_log(run, old)]
         left = [old for old in left if not any(old is one for one in earlier)]
-        fresh.append(merged([run, *(
-            _without_unread(old, run) for old in earlier if not _contradicts(run, old)
-        )]))  # fmt: skip
+        fresh.append(merged([run, *(old for old in earlier if not _contradicts(run, old))]))
     return settle_runs([*fresh, *left], resumed=resumed, decided=left)
-
-
-def _without_unread(old: ImportedRun, new: ImportedRun) -> ImportedRun:
-    """A run without the scores of keys that a new reading of its file leaves unread."""
-    if old.provenance.sha256 != new.provenance.sha256:
-        return old
-    kept = [s for s in old.series if s.metric.variable not in new.provenance.unread]
-    return replace(old, series=tuple(kept))
 
 
 def alike(a: ImportedRun, b: ImportedRun) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ from isocompute.errors import InputError
 from isocompute.importers import import_logs, load_imported, read_logs
 from isocompute.importers.values.imported import ImportedRun
 from isocompute.importers.words.settings import load_settings
+from test_layouts_real import json_lines, text
 
 LOGS = Path(__file__).parents[2] / "fixtures" / "logs"
 DESIGN = ["problems_per_batch=4", "rollouts_per_problem=5"]
@@ -30,16 +31,6 @@ def refused(source: Path, sets: Sequence[str] = (), maps: Sequence[str] = ()) ->
     with pytest.raises(InputError) as caught:
         import_logs([source], study, settings=load_settings([*sets], [*maps]))
     return str(caught.value)
-
-
-def text(path: Path, content: str) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(content, "utf-8")
-    return path
-
-
-def json_lines(path: Path, rows: Iterable[Mapping[str, object]]) -> Path:
-    return text(path, "".join(json.dumps(row) + "\n" for row in rows))
 
 
 def preview(source: Path, capsys: Any, *more: str) -> str:

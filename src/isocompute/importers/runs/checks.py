@@ -27,7 +27,7 @@ _FAR = 1.25  # B_p * n and what the tokens of a step say may differ by padding, 
 _OWN_FAR = 2 / _FAR  # a log's own B_p or n may be another of its words, by a factor of 2 at least
 # Steps from which a slope is told, how many of its standard errors it may be off, and from which
 # factor on a larger one is said. In 33 published runs of TRL it is 0.98 to 1.13 of the batch.
-# At half of the factor each run is told a doubt; at twice, 4 processes pass unsaid.
+# At half of the factor some of those are told a doubt; at twice, 4 processes pass unsaid.
 _SLOPED, _ERRORS, _DOUBTED = 8, 4.0, 2.0
 _FEW = 3  # counts that may be what they seem by chance; at twice short runs are not looked at
 # What is said of dynamic sampling.
@@ -211,8 +211,8 @@ class RolloutsTold(NamedTuple):
     responses and nothing else moves the lengths: a hint, then, and no proof.
     """
 
-    about: float  # the slope, the larger by all responses and by those that ended
-    least: float  # the lesser, less `_ERRORS` of its standard errors; at most `most`
+    about: float  # the slope; at most `most`
+    least: float  # it, less `_ERRORS` of its standard errors
     most: float  # of prompts without a token
 
 
@@ -238,16 +238,17 @@ def rollouts_told(
     added_K, length_K = np.diff(total_K) / np.diff(steps), length_K[1:]
     if added_K.min() <= 0:
         return None  # no count of tokens so far
-    slopes = list[float]()
-    for x_K in (length_K, ended_K[1:]):  # one or the other, as those cut off count or not
+    fits = list[tuple[float, float, float]]()
+    for x_K in (length_K, ended_K[1:]):  # those cut off count, or do not: one of them fits
         spread_K = x_K - x_K.mean()
         squares = max(float(spread_K @ spread_K), 1e-9)
         slope = float(spread_K @ added_K) / squares
         left_K = added_K - added_K.mean() - slope * spread_K
-        error = float(left_K @ left_K / (len(left_K) - 2) / squares) ** 0.5
-        slopes += [slope, slope - _ERRORS * error]
-    most = float((added_K / np.maximum(ended_K[1:], 1e-9)).max())
-    return RolloutsTold(min(max(slopes[::2]), most), min(*slopes[1::2], most), most)
+        fits.append((float(left_K @ left_K), slope, squares))
+    left, slope, squares = min(fits)
+    error = (left / (len(added_K) - 2) / squares) ** 0.5
+    most = float(added_K.sum() / max(ended_K[1:].sum(), 1e-9))
+    return RolloutsTold(min(slope, most), min(slope - _ERRORS * error, most), most)
 
 
 def batches_drawn(

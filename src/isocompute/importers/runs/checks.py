@@ -323,7 +323,7 @@ def check_batch(c: Collected, b_p: int | None, n: int | None, *, given: bool) ->
     if batch is None and told is not None and told.about < _DOUBTED * told.least:
         times = ", times num_iterations" * _is_once(c)
         c.counters.infer(f"B_p * n: about {told.about:,.0f} by num_tokens over the mean lengths"
-                         f"{times}; not taken")  # fmt: skip
+                         f"{times}; a hint, not used")  # fmt: skip
     if batch is not None and told is not None:
         says = f"B_p * n is {batch}, but num_tokens over the mean lengths says"
         if batch > told.most * _FAR:

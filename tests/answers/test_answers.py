@@ -532,7 +532,7 @@ def test_runs_with_step_0_and_one_evaluation_are_not_called_flat(rng) -> None:
     fit = fit_of(rng)
     fit.posterior.curves = tuple(ends_of(0.2, 0.5, n=n) for n in (8, 16, 32))
     assert "scores_flat" not in codes(fit)
-    for name in ("notices", "counted", "broke"):
+    for name in ("notices", "counted", "windows", "broke"):
         fit.__dict__.pop(name)
     fit.posterior.curves = tuple(ends_of(0.2, 0.2, n=n) for n in (8, 16, 32))
     assert "scores_flat" in codes(fit)
@@ -545,7 +545,7 @@ def test_runs_that_fall_before_their_first_evaluation_are_not_told_to_try_higher
     (stop,) = [one for one in fit.notices if one.code in ("scores_fall", "scores_flat")]
     assert stop.code == "scores_fall"
     assert "at half the learning rate" in stop.remedy
-    for name in ("notices", "counted", "broke"):
+    for name in ("notices", "counted", "windows", "broke"):
         fit.__dict__.pop(name)
     one, *others = fit.curves  # fewer than half
     fit.posterior.curves = (one, *(c.replace(score_K=np.full(4, 0.3)) for c in others))

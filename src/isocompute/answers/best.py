@@ -29,6 +29,31 @@ STEPS_PER_OCTAVE = 4  # the parabola finds the place between two of them
 _LEVEL = 1e-9  # scores that differ by less are one score
 
 
+class Best(NamedTuple):
+    """What is best at one budget: a row of `best` in the document.
+
+    The choice is the configuration of largest expected score.
+    """
+
+    x: float
+    rollouts_per_problem: float  # the best n, continuous, inside the n tested
+    interval: tuple[float, float]  # of it
+    probability: dict[int, float]  # chance of being best, by n (all of its B_p together)
+    expected_regret: dict[int, float]  # score lost on average, by n (at its best B_p)
+    as_good: list[int]  # n whose expected loss against the choice is below 0.002
+    confidence_set: list[int]  # fewest n whose chances add up to the level
+    problems_per_batch: int  # of the choice, as all that follows
+    tested_rollouts_per_problem: int
+    score: float
+    score_interval: tuple[float, float]
+    extrapolated: bool  # outside the budgets at which all were compared
+
+    @property
+    def configuration(self) -> Configuration:
+        """The choice."""
+        return Configuration(self.problems_per_batch, self.tested_rollouts_per_problem)
+
+
 def interval(draw: FloatArray, level: float) -> tuple[float, float]:
     """Equal-tailed interval of draws of one number."""
     low, high = draw_interval(draw, level)

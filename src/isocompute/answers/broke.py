@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from isocompute.allocation import Allocation
 from isocompute.answers.best import AS_GOOD, FloatArray, interval
 from isocompute.answers.logged import in_logs, score_text
-from isocompute.answers.overfit import falls, windows_of
+from isocompute.answers.overfit import falls
 from isocompute.answers.price import BEYOND
 from isocompute.answers.reading import Reading
 from isocompute.domain import Configuration, Curve
@@ -50,7 +50,7 @@ def _broke(fit: Reading, c: Configuration) -> dict[str, Any]:
 
 def fallen(fit: Reading) -> list[Configuration]:
     """The configurations whose scores end surely below an earlier level."""
-    return [c for c, of in windows_of(fit.counted, fit.unit).items() if falls(of)]
+    return [c for c, of in fit.windows.items() if falls(of)]
 
 
 def step_of(run: Curve, k: int) -> int:

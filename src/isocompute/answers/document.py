@@ -16,6 +16,7 @@ import numpy as np
 
 from isocompute import __version__
 from isocompute.answers.best import (
+    Best,
     FloatArray,
     expected_regret,
     interval,
@@ -24,9 +25,8 @@ from isocompute.answers.best import (
 from isocompute.answers.claims import compare_by
 from isocompute.answers.law import law_of_paths
 from isocompute.answers.logged import range_of
-from isocompute.answers.overfit import noise_scale
 from isocompute.answers.price import counted_in
-from isocompute.answers.reading import Best, Reading
+from isocompute.answers.reading import Reading
 from isocompute.answers.verdict import unbounded
 from isocompute.domain import Curve, Groups, documented
 from isocompute.domain.text import plain
@@ -202,7 +202,7 @@ def provenance(fit: Reading) -> dict[str, Any]:
         "n_runs": len(fit.curves),
         "n_points": sum(len(c.score_K) for c in fit.curves),
         "n_missing": sum(c.n_missing for c in fit.curves),
-        "evaluation_noise_phi": noise_scale(fit.curves),
+        "evaluation_noise_phi": fit.noise_phi,
         "score_range": list(range_of(fit.curves)),
         "selection": fit.posterior.select,
         "draws": fit.draws,

@@ -11,13 +11,14 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from isocompute.answers.backtest import CUTS, Backtest, backtest
 from isocompute.answers.best import (
+    Best,
     FloatArray,
     IntArray,
     Ridge,
@@ -32,6 +33,7 @@ from isocompute.answers.best import (
 from isocompute.answers.claims import Rise, direction, rise, smallest_stable
 from isocompute.answers.frontier import SAME_END, Frontier, budget_grid, fit_frontier
 from isocompute.answers.metered import Metered
+from isocompute.answers.overfit import Windows, noise_scale, windows_of
 from isocompute.domain import Configuration, Curve, Effort, Notice, notice
 from isocompute.domain.text import of_runs
 from isocompute.errors import InputError
@@ -48,31 +50,6 @@ BACKTEST_DRAWS = 100  # its figures are means over configurations and cuts
 REPORTED = 25  # budgets of the support at which the best n is said
 # Decades beyond the data from which on draws are widened in full: what the first cut tests.
 _TESTED_DISTANCE = -float(np.log10(CUTS[0]))
-
-
-class Best(NamedTuple):
-    """What is best at one budget: a row of `best` in the document.
-
-    The choice is the configuration of largest expected score.
-    """
-
-    x: float
-    rollouts_per_problem: float  # the best n, continuous, inside the n tested
-    interval: tuple[float, float]  # of it
-    probability: dict[int, float]  # chance of being best, by n (all of its B_p together)
-    expected_regret: dict[int, float]  # score lost on average, by n (at its best B_p)
-    as_good: list[int]  # n whose expected loss against the choice is below 0.002
-    confidence_set: list[int]  # fewest n whose chances add up to the level
-    problems_per_batch: int  # of the choice, as all that follows
-    tested_rollouts_per_problem: int
-    score: float
-    score_interval: tuple[float, float]
-    extrapolated: bool  # outside the budgets at which all were compared
-
-    @property
-    def configuration(self) -> Configuration:
-        """The choice."""
-        return Configuration(self.problems_per_batch, self.tested_rollouts_per_problem)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,6 +74,16 @@ class Reading:
     def counted(self) -> tuple[Curve, ...]:
         """The runs as far as they count: one that broke has gone no further than to its fall."""
         return tuple(counted(self.curves))
+
+    @cached_property
+    def noise_phi(self) -> float:
+        """Noise of one evaluation of these runs: see `noise_scale`."""
+        return noise_scale(self.curves)
+
+    @cached_property
+    def windows(self) -> dict[Configuration, Windows]:
+        """What the scores themselves show of each configuration: see `windows_of`."""
+        return windows_of(self.counted, self.unit)
 
     @cached_property
     def broke(self) -> dict[Configuration, list[Curve]]:

@@ -18,7 +18,7 @@ from isocompute.answers.claims import confounded
 from isocompute.answers.confounds import confounds
 from isocompute.answers.law import NOTHING
 from isocompute.answers.logged import in_words, range_of
-from isocompute.answers.overfit import Windows, noise_scale, windows_of
+from isocompute.answers.overfit import Windows
 from isocompute.answers.reading import Reading
 from isocompute.domain import Configuration, Effort, Notice, Work, notice, ordered
 from isocompute.domain.text import compact, fold, unit_words
@@ -159,7 +159,7 @@ def _span(fit: Reading) -> float:
 
 def _learned(fit: Reading) -> Iterator[Notice]:
     """Whether the runs learned, by their scores alone."""
-    of = windows_of(fit.counted, fit.unit)
+    of = fit.windows
     if 2 * sum(came_to(fit, c) < math.inf for c in fit.broke) > len(of):
         yield _unhealthy(fit)  # else one of many
     fallen = _fallen(of)
@@ -202,7 +202,7 @@ def _read(fit: Reading) -> Iterator[Notice]:
 
 def _falls(fit: Reading) -> Iterator[Notice]:
     """What fell after a peak, where not most fell from the start."""
-    of = windows_of(fit.counted, fit.unit)
+    of = fit.windows
     late = [named(fit, [c]) for c in fallen(fit)]
     if late and 2 * len(_fallen(of)) <= len(of):
         yield notice("falls_after_peak", which=late)
@@ -308,10 +308,9 @@ def _runs(fit: Fit) -> Iterator[Notice]:
     of, curves, high = fit.posterior, fit.curves, fit.frontier.support[1]
     high_x = fit.support[1]  # as far as a run that is trained again is compared
     state = dict(zip(fit.configurations, of.state_J, strict=True))
-    phi = noise_scale(curves)
     sound = [c for c in curves if state.get(c.configuration, "broken") != "broken"]
     fell = fallen(fit)  # a notice of its own says so
-    found = [(c, roughness(c.score_K, 1 / c.trials if c.trials else phi,
+    found = [(c, roughness(c.score_K, 1 / c.trials if c.trials else fit.noise_phi,
                            fell=c.configuration in fell)) for c in sound]  # fmt: skip
     rough = [c.configuration for c, r in found if r is not None and r.too_rough]
     sizes = sorted({c.trials for c in curves if c.trials})

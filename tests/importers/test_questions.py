@@ -242,3 +242,19 @@ def test_what_stands_beside_a_loss_is_told_by_two_rows() -> None:
             evidence.take(row, row, rows)
         assert evidence.likely(["score", "reward", "note", "gone"]) == (
             ["score", "reward", "gone"], beside)  # fmt: skip
+
+
+def test_a_column_that_is_asked_about_for_its_unit_is_not_asked_about_as_a_kind(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "joint.csv"
+    rows = [f"{b},{n},{step},{0.2 + n / 99 + b / 999 + step / 999}"
+            for b in (16, 32) for n in (4, 8, 16) for step in (20, 40, 80)]  # fmt: skip
+    path.write_text("train_batch_size,n,step,val_acc\n" + "\n".join(rows) + "\n")
+    assert main(["fit", str(path)]) == 2
+    asked = capsys.readouterr().err
+    assert "train_batch_size=problems_per_batch if it counts problems" in asked
+    assert "--where" not in asked  # it would leave one B_p of a sweep of several
+    maps = ["train_batch_size=problems_per_batch", "n=rollouts_per_problem", "val_acc=score"]
+    assert main(["fit", str(path), *(word for one in maps for word in ("--map", one))]) == 0
+    assert "16, 32 problems (B_p)" in capsys.readouterr().out

@@ -213,9 +213,11 @@ def trial_of(options: Sequence[str]) -> list[str]:
     if any(word.startswith("KEY=") for word in options):
         return words
     for flag, word in zip(options[::2], options[1::2], strict=True):
-        key, choice, _ = word.partition("=STEPS_OR_")
-        if choice or not is_open(word):
-            words += [flag, f"{key}=steps" if choice else word]
+        key, _, value = word.partition("=")
+        first, choice, _ = value.partition("_OR_")
+        if (choice and flag == "--map") or not is_open(word):
+            # Not what it counts, but that this column does, decides what else is asked.
+            words += [flag, f"{key}={first.lower()}" if choice else word]
             continue
         n = word.startswith(_N)  # of which runs of one configuration are is not known then
         words += [ASSUME, _N, "--set", "resumed=apart"] if n else [ASSUME, DESIGN[0]]

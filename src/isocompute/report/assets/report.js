@@ -349,28 +349,35 @@
     const y = { ...base(), title: { text: "probability of being best", standoff: 8 }, range: [0, 1.0], tickformat: ".0%" };
     if (full && full.x && full.x.length > 1) {
       const lo = full.x[0], hi = full.x[full.x.length - 1], named = [], mids = [];
+      const scaled = (v) => (state.scale === "log" ? Math.log(v) : v);
       const below = full.x.map(() => 0);
       full.configurations.forEach(([bp, n], i) => {
         const s = styleOf(bp, n);
         if (!s || !shown(bp, n)) return;
         const p = full.best[i].map((v) => v || 0);
         if (Math.max(...p) < 0.005) return;
+        // In the middle of where it stands at least half as high as anywhere.
+        const most = Math.max(...p), high = p.flatMap((v, j) => (v >= most / 2 ? [scaled(full.x[j])] : []));
+        const middle = (high[0] + high[high.length - 1]) / 2;
         let widest = 0;
-        p.forEach((v, j) => { if (v > p[widest]) widest = j; });
-        const label = { s, x: full.x[widest], y: below[widest] + p[widest] / 2, edge: widest / (p.length - 1) };
-        if (p[widest] > 0.22) named.push(label);
+        p.forEach((v, j) => { if (Math.abs(scaled(full.x[j]) - middle) < Math.abs(scaled(full.x[widest]) - middle)) widest = j; });
+        const edge = (scaled(full.x[widest]) - scaled(lo)) / (scaled(hi) - scaled(lo));
+        // A character takes so much of the width; plotly's "middle left" stands left of its point.
+        const wide = s.label.length * (narrow() ? 0.028 : 0.009);
+        const side = edge + wide / 2 > 1 ? "left" : edge < wide / 2 ? "right" : "center";
+        const from = edge - wide * { left: 1, center: 0.5, right: 0 }[side];
+        if (p[widest] > 0.22) named.push({ s, x: full.x[widest], y: below[widest] + p[widest] / 2, side, from, to: from + wide });
         const top = p.map((v, j) => (below[j] += v));
         traces.push({ x: full.x, y: p, stackgroup: "p", mode: "lines", hoverinfo: "none", hoveron: "points",
           line: { color: look.paper, width: 1.2 }, fillcolor: color(s),
           meta: { key: keyOf(bp, n), say: (j) => `${name(bp, n)} is best at ${count(full.x[j])} with probability ${chance(p[j])}`, top } });
       });
       for (const label of named.reverse()) { // where two would touch, the larger n keeps its name
-        const free = mids.every((m) => Math.abs(m.edge - label.edge) > (narrow() ? 0.28 : 0.1) || Math.abs(m.y - label.y) > 0.09);
+        const free = mids.every((m) => m.to < label.from || label.to < m.from || Math.abs(m.y - label.y) > 0.09);
         if (free) mids.push(label);
       }
       for (const m of mids) {
-        const side = m.edge > 0.9 ? "middle left" : m.edge < 0.1 ? "middle right" : "middle center";
-        traces.push({ x: [m.x], y: [m.y], mode: "text", text: [` ${m.s.label} `], textposition: side, hoverinfo: "skip",
+        traces.push({ x: [m.x], y: [m.y], mode: "text", text: [` ${m.s.label} `], textposition: `middle ${m.side}`, hoverinfo: "skip",
           textfont: { color: look.paper, size: 12.5, weight: 600 }, meta: { key: keyOf(m.s.bp, m.s.n) } });
       }
       if (!traces.length) return null;

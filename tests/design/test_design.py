@@ -40,7 +40,7 @@ from isocompute.design.candidates import candidates, starting_bp
 from isocompute.design.kept import Kept, kept_recipe
 from isocompute.design.prior import BUDGET_SD
 from isocompute.design.simulate import evaluated_at, simulate
-from isocompute.design.words import _recipe
+from isocompute.design.words import _recipe, _set
 from isocompute.design.worth import (
     allowed,
     best_guess,
@@ -1316,3 +1316,17 @@ def test_why_a_sweep_loses_more_is_said_in_a_clause(monkeypatch: Any) -> None:
     assert "which does not try n = 512" in " ".join(" ".join(design_lines(d)).split())
     d["sweep"]["rollouts_per_problem"].append(512)
     assert "whose runs are too short to tell" in " ".join(" ".join(design_lines(d)).split())
+
+
+def test_which_difficulty_was_taken_is_said_by_the_notice_of_it_alone() -> None:
+    of = {"difficulty": "easy", "learning_rate": {"temperature": 0.7}}
+    few = {"code": "few_validation", "text": "few"}
+    assert _set({**of, "notices": [few]}) == []
+    taken = {"code": "difficulty_of_file", "text": "-"}
+    assert " ".join(_set({**of, "notices": [few, taken]})).split() == (
+        "Set easy by --train's pass rates, if at temperature 0.7; or --difficulty".split()
+    )
+    against = {"code": "difficulty_against_file", "text": "the file says hard"}
+    assert " ".join(_set({**of, "notices": [against]})).split() == "Set the file says hard".split()
+    alone = {"code": "prior_alone", "text": "-"}
+    assert _set({**of, "notices": [few, alone]})[0].split()[:2] == ["Set", "--difficulty:"]

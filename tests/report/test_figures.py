@@ -127,6 +127,10 @@ def test_frontier_names_its_leaders_and_how_probable_they_are(fit: FixtureFit) -
     assert [line.get_xdata()[[0, -1]].tolist() for line in thick] == [
         pytest.approx([part["from"], part["to"]]) for part in parts
     ]
+    at = {one["x"]: one["score"] for one in fit.document["curves"][0]["at"]}  # of n = 8
+    inside = [x for x in at if 1e5 < x < 1e6]
+    assert thick[1].get_xdata()[1:-1] == pytest.approx(inside)
+    assert thick[1].get_ydata()[1:-1] == pytest.approx([at[x] for x in inside])
     assert thick[0].get_linestyle() != "-"
 
 

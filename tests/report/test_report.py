@@ -228,9 +228,8 @@ def test_thinning_keeps_what_can_be_seen() -> None:
         inside = (np.floor(np.minimum(np.log10(x) / 6 * 100, 99)) == i).nonzero()[0]
         kept = set(x_thin)
         assert x[inside[np.argmax(y[inside])]] in kept
-    same = thin(x[:50], y[:50], columns=100)
-    assert same[0] is not None
-    assert np.array_equal(same[0], x[:50])
+    crowd = np.append(x[:49], 1e6)  # all but the last in one column, and fewer than columns
+    assert np.array_equal(thin(crowd, y[:50], columns=100), [crowd, y[:50]])
 
 
 def test_page_says_what_was_thinned(tmp_path: Path) -> None:

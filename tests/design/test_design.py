@@ -8,6 +8,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -38,7 +39,7 @@ from isocompute.design import (
 from isocompute.design import candidates as sweeps
 from isocompute.design.candidates import candidates, starting_bp
 from isocompute.design.kept import Kept, kept_recipe
-from isocompute.design.prior import BUDGET_SD
+from isocompute.design.prior import BUDGET_SD, _moved, _positions
 from isocompute.design.simulate import evaluated_at, simulate
 from isocompute.design.words import _recipe, _set
 from isocompute.design.worth import (
@@ -1331,3 +1332,19 @@ def test_which_difficulty_was_taken_is_said_by_the_notice_of_it_alone() -> None:
     assert line.split() == ["Set", *against["text"].split()]
     alone = {"code": "prior_alone", "text": "-"}
     assert _set({**of, "notices": [few, alone]})[0].split()[:2] == ["Set", "--difficulty:"]
+
+
+def test_worlds_are_moved_by_decades_and_octaves_and_never_fall() -> None:
+    """Scores 0.02 log2 n + 0.05 x, seen s decades later and o octaves of n higher."""
+    def scores(b_p: int, log2_n_N: Any, x_X: Any) -> Any:
+        return 0.02 * log2_n_N[None, :, None] + 0.05 * x_X
+
+    rising: Any = SimpleNamespace(seed=0, smooth_scores=lambda *at: scores(*at).repeat(2, axis=0))
+    shift, octaves = np.array([0.0, 0.3]), np.array([0.0, -0.5])
+    moved = _moved(rising, 16, [8, 16, 32], shift, octaves)
+    x_X = _positions()
+    assert moved[0] == pytest.approx(scores(16, np.array([3, 4, 5]), x_X)[0])
+    assert moved[1] == pytest.approx(scores(16, np.array([3.5, 4.5, 5.5]), x_X - 0.3)[0])
+    falling: Any = SimpleNamespace(seed=0, smooth_scores=lambda b, n, x: scores(b, n, -x))
+    (best,) = _moved(falling, 16, [8, 16], shift[:1], octaves[:1])  # of the checkpoints so far
+    assert best == pytest.approx(np.repeat(best[:, :1], len(x_X), axis=1))

@@ -397,6 +397,7 @@ def test_figures_of_a_studys_records() -> None:
     )  # fmt: skip
     gap = figures.train_test_gap(view, title="G").axes[0]
     assert np.allclose(gap.lines[-1].get_ydata(), [0, 0.2])
+    assert gap.texts[0].xy == pytest.approx((1.01, 0.2))  # type: ignore[attr-defined]
     assert gap.get_title(loc="left") == "G"
     bars = figures.difficulty(view, title="D").axes[0]
     assert [p.get_height() for p in bars.patches] == [3, 2, 1]  # type: ignore[attr-defined]

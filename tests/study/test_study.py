@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import pytest
 
@@ -17,10 +17,11 @@ from isocompute.recipe import Recipe
 from isocompute.runner import calibrate, open_study, run_study
 from isocompute.runner.execute import slice_of
 from isocompute.store import Store
-from isocompute.study import Study, load_study
+from isocompute.study import RunSpec, Study, load_study
 from isocompute.study.adaptive import Bounds
 from isocompute.study.cost import Calibration, most_starts, study_cost
 from isocompute.study.rates import RatesByBatch
+from isocompute.study.sweep import DOUBLING, Limits
 from isocompute.study.yaml12 import parse_yaml
 from study_helpers import FAST, small_study
 
@@ -53,6 +54,22 @@ def load(tmp_path):
         return load_study(path, overrides=overrides, generators=problem_generators())
 
     return load
+
+
+def test_defaults_of_a_study_are_those_that_are_documented(load):
+    """As docs/ and the docstrings have them; a run that is made by hand has the same."""
+    kept = STUDY[: STUDY.index("evaluation:")]
+    study = load(kept, "adaptive.target=1000")
+    assert (study.limits, study.slices) == (Limits(), DOUBLING)
+    assert (Limits().retries, Limits().wall_s, Limits().memory_gb) == (2, None, None)
+    assert load(kept).slices == (0.125, 0.25, 0.5, 1.0)
+    assert study.adaptive == Bounds(target=1000.0)
+    bounds = Bounds(target=1.0)
+    assert (bounds.chance, bounds.improvement, bounds.tolerance) == (0.02, 0.0006, 0.002)
+    default = {f.name: f.default for f in fields(RunSpec)}
+    for name, value in (("evaluation_samples", 4), ("evaluations_per_octave", 3),
+                        ("first_evaluation", 1024)):  # fmt: skip
+        assert getattr(study.runs[0], name) == value == default[name]
 
 
 def test_a_grid_of_all_splits_of_a_batch(load):

@@ -8,6 +8,7 @@ from functools import partial
 from importlib import resources
 from inspect import signature
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import matplotlib as mpl
@@ -322,6 +323,32 @@ def test_save_figures_writes_every_figure_in_every_format(tmp_path: Path, fit: F
     assert [p.name for p in again] == [f"{s}.svg" for s in stems[:7]]
     assert again[0].read_bytes() == made[0].read_bytes()  # no dates, no random names
     assert again[2].read_bytes() != made[2].read_bytes()  # the plan stands in the law
+
+
+def test_the_law_of_each_fit_is_drawn_beside_the_others_and_the_plan_beside_the_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drawn: dict[str, Any] = {}
+
+    def stub(kind: str) -> Any:
+        def draw(fit: Any, **beside: Any) -> str:
+            drawn[f"{fit.name}-{kind}"] = beside
+            return kind
+
+        return SimpleNamespace(kind=kind, there=lambda d: kind != "paper-method", draw=draw)
+
+    kinds = ("law", "loss-by-n", "frontier", "paper-method")
+    monkeypatch.setattr(figures, "FIGURES", tuple(map(stub, kinds)))
+    monkeypatch.setattr(figures, "_save", lambda figure, path: path)
+    fits: Any = [(n, SimpleNamespace(name=n, document={})) for n in ("a", "b")]
+    made = figures.save_figures(fits, tmp_path, ("svg",), plan={"of": "a"})
+    assert [p.stem for p in made] == [f"{i}-{kind}" for i in (1, 2) for kind in kinds[:3]]
+    assert drawn == {
+        "a-law": {"plan": {"of": "a"}, "others": fits[1:]},
+        "b-law": {"plan": None, "others": fits[:1]},
+        "a-loss-by-n": {"plan": {"of": "a"}}, "b-loss-by-n": {"plan": None},
+        "a-frontier": {}, "b-frontier": {},
+    }  # fmt: skip
 
 
 def test_every_figure_of_the_page_has_its_builder() -> None:

@@ -1348,3 +1348,31 @@ def test_worlds_are_moved_by_decades_and_octaves_and_never_fall() -> None:
     falling: Any = SimpleNamespace(seed=0, smooth_scores=lambda b, n, x: scores(b, n, -x))
     (best,) = _moved(falling, 16, [8, 16], shift[:1], octaves[:1])  # of the checkpoints so far
     assert best == pytest.approx(np.repeat(best[:, :1], len(x_X), axis=1))
+
+
+@pytest.mark.parametrize("clocked", [True, False])
+def test_hours_on_a_clock_hold_the_evaluations_and_tokens_never_do(clocked: bool) -> None:
+    """Two runs of 1,280 rollouts and what their evaluations draw, at 10 tokens and 36 s each."""
+    def cost(drawn: Any, *, starts: int, runs: Any) -> dict[str, Any]:
+        total = sum(drawn.values())
+        assert (starts, runs) == (6, {Configuration(16, 8): 1280})
+        return {"tokens": 10 * total, "gpu_hours": total / 100,
+                "at_least": {"tokens": 5 * total, "gpu_hours": total / 200}}  # fmt: skip
+
+    sweep = Sweep(problems_per_batch=16, rollouts_per_problem=(8,), seeds=2, rollouts_per_run=1280)
+    limits: Any = SimpleNamespace(
+        price=SimpleNamespace(clocked=clocked, cost=cost, to_dict=lambda *of: of),
+        budget=1e4, starts=lambda _: 6, trained=lambda _: 2560.0,
+        evaluated_for=lambda _: 500.0, started_for=lambda _: 100.0,
+    )
+    drawn = 2560 + sweep.evaluations
+    timed = 2560 if clocked else drawn
+    spent = choose._spent(limits, sweep)
+    assert spent["cost"] == {
+        "tokens": 10 * drawn, "gpu_hours": timed / 100,
+        "at_least": {"tokens": 5 * drawn, "gpu_hours": timed / 200},
+        "source": (Configuration(16, 8), 1280),
+    }  # fmt: skip
+    assert sweep.evaluations > 0
+    shares = ("share", "evaluation_share", "start_share")
+    assert [spent[name] for name in shares] == [0.256, 0.05, 0.01]

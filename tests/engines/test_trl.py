@@ -287,7 +287,8 @@ def test_what_trl_sends_is_counted_kept_and_gone_on_from(tmp_path: Path) -> None
     saved = tmp_path / "saved"
     saved.mkdir()
     names = ("model.safetensors", "model-00002-of-00002.safetensors", "optimizer.pt",
-             "training_args.bin", "rng_state.pth")  # fmt: skip
+             "training_args.bin", "rng_state.pth", "model-card.md",
+             "other.safetensors")  # fmt: skip
     for name in names:
         (saved / name).write_text(name)
     state = {"global_step": 3, "max_steps": 3, "log_history": [{"loss": 1.0}]}

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -38,9 +39,9 @@ from isocompute.design import (
 from isocompute.design import candidates as sweeps
 from isocompute.design.candidates import candidates, starting_bp
 from isocompute.design.kept import Kept, kept_recipe
-from isocompute.design.prior import BUDGET_SD
+from isocompute.design.prior import BUDGET_SD, _moved, _positions
 from isocompute.design.simulate import evaluated_at, simulate
-from isocompute.design.words import _recipe
+from isocompute.design.words import _recipe, _set
 from isocompute.design.worth import (
     allowed,
     best_guess,
@@ -1316,3 +1317,62 @@ def test_why_a_sweep_loses_more_is_said_in_a_clause(monkeypatch: Any) -> None:
     assert "which does not try n = 512" in " ".join(" ".join(design_lines(d)).split())
     d["sweep"]["rollouts_per_problem"].append(512)
     assert "whose runs are too short to tell" in " ".join(" ".join(design_lines(d)).split())
+
+
+def test_which_difficulty_was_taken_is_said_by_the_notice_of_it_alone() -> None:
+    of = {"difficulty": "easy", "learning_rate": {"temperature": 0.7}}
+    few = {"code": "few_validation", "text": "few"}
+    assert _set({**of, "notices": [few]}) == []
+    taken = {"code": "difficulty_of_file", "text": "-"}
+    assert " ".join(" ".join(_set({**of, "notices": [few, taken]})).split()) == (
+        "Set easy by --train's pass rates, if at temperature 0.7; or --difficulty"
+    )
+    against = {"code": "difficulty_against_file", "text": "the file says hard"}
+    (line,) = _set({**of, "notices": [against]})
+    assert line.split() == ["Set", *against["text"].split()]
+    alone = {"code": "prior_alone", "text": "-"}
+    assert _set({**of, "notices": [few, alone]})[0].split()[:2] == ["Set", "--difficulty:"]
+
+
+def test_worlds_are_moved_by_decades_and_octaves_and_never_fall() -> None:
+    """Scores 0.02 log2 n + 0.05 x, seen s decades later and o octaves of n higher."""
+    def scores(b_p: int, log2_n_N: Any, x_X: Any) -> Any:
+        return 0.02 * log2_n_N[None, :, None] + 0.05 * x_X
+
+    rising: Any = SimpleNamespace(seed=0, smooth_scores=lambda *at: scores(*at).repeat(2, axis=0))
+    shift, octaves = np.array([0.0, 0.3]), np.array([0.0, -0.5])
+    moved = _moved(rising, 16, [8, 16, 32], shift, octaves)
+    x_X = _positions()
+    assert moved[0] == pytest.approx(scores(16, np.array([3, 4, 5]), x_X)[0])
+    assert moved[1] == pytest.approx(scores(16, np.array([3.5, 4.5, 5.5]), x_X - 0.3)[0])
+    falling: Any = SimpleNamespace(seed=0, smooth_scores=lambda b, n, x: scores(b, n, -x))
+    (best,) = _moved(falling, 16, [8, 16], shift[:1], octaves[:1])  # of the checkpoints so far
+    assert best == pytest.approx(np.repeat(best[:, :1], len(x_X), axis=1))
+
+
+@pytest.mark.parametrize("clocked", [True, False])
+def test_hours_on_a_clock_hold_the_evaluations_and_tokens_never_do(clocked: bool) -> None:
+    """Two runs of 1,280 rollouts and what their evaluations draw, at 10 tokens and 36 s each."""
+    def cost(drawn: Any, *, starts: int, runs: Any) -> dict[str, Any]:
+        total = sum(drawn.values())
+        assert (starts, runs) == (6, {Configuration(16, 8): 1280})
+        return {"tokens": 10 * total, "gpu_hours": total / 100,
+                "at_least": {"tokens": 5 * total, "gpu_hours": total / 200}}  # fmt: skip
+
+    sweep = Sweep(problems_per_batch=16, rollouts_per_problem=(8,), seeds=2, rollouts_per_run=1280)
+    limits: Any = SimpleNamespace(
+        price=SimpleNamespace(clocked=clocked, cost=cost, to_dict=lambda *of: of),
+        budget=1e4, starts=lambda _: 6, trained=lambda _: 2560.0,
+        evaluated_for=lambda _: 500.0, started_for=lambda _: 100.0,
+    )
+    drawn = 2560 + sweep.evaluations
+    timed = 2560 if clocked else drawn
+    spent = choose._spent(limits, sweep)
+    assert spent["cost"] == {
+        "tokens": 10 * drawn, "gpu_hours": timed / 100,
+        "at_least": {"tokens": 5 * drawn, "gpu_hours": timed / 200},
+        "source": (Configuration(16, 8), 1280),
+    }  # fmt: skip
+    assert sweep.evaluations > 0
+    shares = ("share", "evaluation_share", "start_share")
+    assert [spent[name] for name in shares] == [0.256, 0.05, 0.01]

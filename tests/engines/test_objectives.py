@@ -54,7 +54,7 @@ def test_token_weights_by_hand():
     ):
         weight = objectives.token_weights(length, count, aggregation)
         assert weight.tolist() == pytest.approx(expected)
-    assert objectives.token_weights(length, 0 * count, "token-mean").tolist() == [0, 0, 0]
+        assert objectives.token_weights(length, 0 * count, aggregation).tolist() == [0, 0, 0]
     with pytest.raises(InputError, match="`aggregation` must be .* but got 'sum'"):
         objectives.token_weights(length, count, "sum")
 

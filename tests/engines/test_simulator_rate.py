@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from isocompute.engines.simulator import grpo_direction
+from isocompute.engines.simulator import World, grpo_direction, simulated_problems
 
 K, ETA, RUNS = 4, 0.4, 400
 B = (K - 1) / (K * ETA)
@@ -59,3 +59,9 @@ def test_one_problem_prefers_updates_to_samples_at_equal_compute() -> None:
     loss = [suboptimality(n, 4096 // n) for n in (4, 16, 64, 256)]
     assert loss == sorted(loss)
     assert loss[-1] > 10 * loss[0]
+
+
+def test_a_base_model_that_knows_nothing_believes_noise_of_the_size_asked_for() -> None:
+    problems = simulated_problems("p", 200)
+    base_PA = World(knowledge=0.0, noise=0.5).problems(problems)[1]  # 3,200 numbers: within 5%
+    assert base_PA.std() == pytest.approx(0.5, rel=0.05)

@@ -237,14 +237,18 @@ def test_a_python_that_is_not_there_and_one_that_fails(tmp_path: Path) -> None:
 
 
 def fake_python(path: Path, events: list[dict[str, Any]]) -> str:
-    """A Python that sends these events instead of training."""
+    """A Python that sends these events instead of training, and notes what it is told."""
     path.write_text(
         f"#!{sys.executable}\n"
         "import json, os, sys\n"
         "out = os.fdopen(int(sys.argv[3]), 'w')\n"
+        "job = json.load(open(sys.argv[2]))\n"
+        "job['state'] = job['resume'] and json.load(open(job['resume'] + '/trainer_state.json'))\n"
+        "job['replies'] = []\n"
         f"for event in json.loads({json.dumps(json.dumps(events))}):\n"
         "    print(json.dumps(event), file=out, flush=True)\n"
-        "    sys.stdin.readline()\n")
+        "    job['replies'].append(json.loads(sys.stdin.readline() or 'null'))\n"
+        f"json.dump(job, open({str(path)!r} + '.json', 'w'))\n")
     path.chmod(0o755)
     return str(path)
 
@@ -276,6 +280,55 @@ def test_row_26_an_evaluation_with_a_failed_verifier_is_missing(tmp_path: Path) 
     sink = ListSink(tmp_path)
     TrlEngine().run(make_spec(python=python), None, sink)
     assert [record.step for record in sink.pending] == [2]
+
+
+def test_what_trl_sends_is_counted_kept_and_gone_on_from(tmp_path: Path) -> None:
+    """2 problems x 4 rollouts: 8 after the first update, 24 after the third."""
+    saved = tmp_path / "saved"
+    saved.mkdir()
+    names = ("model.safetensors", "model-00002-of-00002.safetensors", "optimizer.pt",
+             "training_args.bin", "rng_state.pth", "model-card.md",
+             "other.safetensors")  # fmt: skip
+    for name in names:
+        (saved / name).write_text(name)
+    state = {"global_step": 3, "max_steps": 3, "log_history": [{"loss": 1.0}]}
+    (saved / "trainer_state.json").write_text(json.dumps(state))
+    step = {"kind": "step", "step": 1, "tokens": 50, "samples": [4, 4], "problems": [7, 3],
+            "successes": [1, 4], "health": {"grad_norm": 0.5}, "wall_s": 0.25,
+            "unjudged": [{"problem": 7, "rollouts": 2, "message": "torn", "response": "8"}]}
+    third = step | {"step": 3, "tokens": 150, "unjudged": []}
+    last = EVALUATION | {"step": 3, "tokens": 150, "successes": [0, 1, 2, 3, 4]}
+    kept = {"kind": "checkpoint", "step": 3, "tokens": 150, "path": str(saved)}
+    python, sink = fake_python(tmp_path / "python", [step, third, last, kept]), ListSink(tmp_path)
+    TrlEngine().run(make_spec(2, 4, 3, python=python), None, sink)
+    first, then = sink.steps
+    assert (first.step, first.rollouts, first.tokens, first.samples) == (1, 8, 50, 4)
+    assert (first.problem_Q.tolist(), first.successes_Q.tolist()) == ([3, 7], [4, 1])
+    assert (first.health, first.wall_s) == ({"grad_norm": 0.5}, 0.25)
+    assert [(one.problem, one.rollouts) for one in first.unjudged] == [(7, 2)]
+    assert (then.step, then.rollouts, then.tokens) == (3, 24, 150)
+    (seen,) = sink.evaluations
+    assert (seen.step, seen.rollouts, seen.tokens, seen.samples) == (3, 24, 150, 4)
+    assert seen.successes_P.tolist() == [0, 1, 2, 3, 4]
+    assert (seen.sampled_tokens, seen.wall_s) == (9, 0.1)
+    job = json.loads((tmp_path / "python.json").read_text())
+    assert (job["start"], job["tokens"], job["evaluated"], job["resume"]) == (0, 0, False, None)
+    # evaluated, and saved with it, at the end alone: the grid begins at 64 rollouts
+    assert job["replies"][:2] == [
+        {"evaluate": False, "save": False}, {"evaluate": True, "save": True}
+    ]
+    assert sink.last is not None
+    assert not saved.exists()
+    assert {path.name for path in sink.last.iterdir()} == {
+        *names[:3], "trainer_state.json", "trl.json"
+    }
+    assert json.loads((sink.last / "trainer_state.json").read_text()) == state | {"log_history": []}
+    TrlEngine().run(make_spec(2, 4, 3, python="/no/python"), sink.last, sink)  # at its end already
+    longer = fake_python(tmp_path / "longer", [])
+    TrlEngine().run(make_spec(2, 4, 5, python=longer), sink.last, sink)
+    job = json.loads((tmp_path / "longer.json").read_text())
+    assert (job["start"], job["tokens"], job["evaluated"]) == (3, 150, True)
+    assert job["state"] == state | {"log_history": [], "max_steps": 5}
 
 
 # ---- with TRL ----

@@ -510,6 +510,20 @@ def test_without_cuda_the_device_says_so(folder):
         LocalEngine().check(make_spec(folder, None, {"device": "cuda"}))
 
 
+@pytest.mark.parametrize("norms", [[3.0, 1.0], [1.0, 3.0]])
+def test_the_gradient_of_a_step_is_that_of_its_largest_update(folder, monkeypatch, norms):
+    recipe = Recipe(temperature=1.0, updates_per_batch=2, advantage_std="none")
+    learner = Learner(Policy(folder).model, folder, recipe)
+    left = iter(norms)
+    monkeypatch.setattr(learner.optimizer, "step", lambda rate: next(left))
+    prompt, length, drawn = two_prompts(folder, n=8)
+    health = learner.learn(
+        prompt, length, drawn, torch.zeros(len(drawn.count_N)), step=1, learning_rate=1e-3,
+        value_learning_rate=1e-3, generator=stream(0),
+    )  # fmt: skip
+    assert health["grad_norm"] == 3.0
+
+
 @pytest.mark.heavy
 def test_the_probe_measures_kl_without_the_term(folder, monkeypatch):
     """Zero at the base model, more after training; once in so many rollouts, whatever the batch."""

@@ -22,6 +22,7 @@ from isocompute.engines import evaluations_drawn
 from isocompute.engines.base import StopRequested
 from isocompute.engines.verl import VerlEngine, VerlOptions, override_lines, render_keys
 from isocompute.engines.verl.checkpoints import Checkpoints
+from isocompute.engines.verl.engine import _Attempt
 from isocompute.engines.verl.follow import Follower
 from isocompute.engines.verl.installed import check_installed
 from isocompute.engines.verl.leftovers import Leftovers
@@ -474,6 +475,27 @@ def test_a_stopped_run_resumes_as_if_uninterrupted(tmp_path: Path, fake: dict[st
     assert sorted(map(str, records(sink))) == sorted(map(str, records(whole)))
     VerlEngine().run(spec, sink.last, sink)  # nothing left to do
     assert len(sink.steps) == 8
+
+
+def test_a_resumed_run_is_launched_from_its_checkpoint(
+    tmp_path: Path, fake: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From the start its records would be the same, and every step paid for twice."""
+    spec, launched = make_spec(**fake), list[list[str]]()
+    monkeypatch.setattr(
+        "isocompute.engines.verl.engine.LocalJob", lambda command, **_: launched.append(command)
+    )
+    saved = Path(fake["folder"]) / spec.hash / "checkpoints" / "global_step_4"
+    at = {"step": 4, "tokens": 320, "grid": 1, "path": str(saved), "unkept": {}}
+    (tmp_path / "verl.json").write_text(json.dumps(at))
+    for resume in (None, tmp_path):
+        attempt = _Attempt(spec, VerlOptions.of(spec), resume, ListSink(tmp_path / "sink"))
+        attempt.logs.mkdir(parents=True)
+        attempt._launch()
+    first, second = launched
+    assert "trainer.resume_mode=disable" in first
+    assert {"trainer.resume_mode=resume_path", f"trainer.resume_from_path={saved}",
+            "trainer.val_before_train=false"} <= {line.replace("'", "") for line in second}
 
 
 def test_the_price_counts_the_validations_that_verl_will_make(

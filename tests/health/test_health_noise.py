@@ -163,6 +163,14 @@ def test_two_steps_of_ten_break_no_rule_and_lasting_ones_do(name, level, outlier
     assert found({name: values}, code)
 
 
+def test_two_steps_of_ten_and_no_more_are_left_out() -> None:
+    """Four of ten are at 0.05: without two of them the mean of eight is 0.0125."""
+    errors = np.tile([0.05] * 4 + [0.0] * 6, 4)
+    (one,) = check_arrays(np.arange(1, 41), {"verifier_error_share": errors})
+    assert one.code == "verifier_errors"
+    assert one.values["verifier_error_share"] == pytest.approx(0.0125)
+
+
 def test_a_heavy_tail_is_no_drift_and_rare_errors_are_seen() -> None:
     rng = np.random.default_rng(5)
     tails = np.where(rng.random((20, 1000)) < 0.03, 9.8, 0.05)

@@ -8,6 +8,7 @@ from functools import partial
 from importlib import resources
 from inspect import signature
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import matplotlib as mpl
@@ -127,6 +128,10 @@ def test_frontier_names_its_leaders_and_how_probable_they_are(fit: FixtureFit) -
     assert [line.get_xdata()[[0, -1]].tolist() for line in thick] == [
         pytest.approx([part["from"], part["to"]]) for part in parts
     ]
+    at = {one["x"]: one["score"] for one in fit.document["curves"][0]["at"]}  # of n = 8
+    inside = [x for x in at if 1e5 < x < 1e6]
+    assert thick[1].get_xdata()[1:-1] == pytest.approx(inside)
+    assert thick[1].get_ydata()[1:-1] == pytest.approx([at[x] for x in inside])
     assert thick[0].get_linestyle() != "-"
 
 
@@ -320,6 +325,32 @@ def test_save_figures_writes_every_figure_in_every_format(tmp_path: Path, fit: F
     assert again[2].read_bytes() != made[2].read_bytes()  # the plan stands in the law
 
 
+def test_the_law_of_each_fit_is_drawn_beside_the_others_and_the_plan_beside_the_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drawn: dict[str, Any] = {}
+
+    def stub(kind: str) -> Any:
+        def draw(fit: Any, **beside: Any) -> str:
+            drawn[f"{fit.name}-{kind}"] = beside
+            return kind
+
+        return SimpleNamespace(kind=kind, there=lambda d: kind != "paper-method", draw=draw)
+
+    kinds = ("law", "loss-by-n", "frontier", "paper-method")
+    monkeypatch.setattr(figures, "FIGURES", tuple(map(stub, kinds)))
+    monkeypatch.setattr(figures, "_save", lambda figure, path: path)
+    fits: Any = [(n, SimpleNamespace(name=n, document={})) for n in ("a", "b")]
+    made = figures.save_figures(fits, tmp_path, ("svg",), plan={"of": "a"})
+    assert [p.stem for p in made] == [f"{i}-{kind}" for i in (1, 2) for kind in kinds[:3]]
+    assert drawn == {
+        "a-law": {"plan": {"of": "a"}, "others": fits[1:]},
+        "b-law": {"plan": None, "others": fits[:1]},
+        "a-loss-by-n": {"plan": {"of": "a"}}, "b-loss-by-n": {"plan": None},
+        "a-frontier": {}, "b-frontier": {},
+    }  # fmt: skip
+
+
 def test_every_figure_of_the_page_has_its_builder() -> None:
     script = (resources.files("isocompute.report") / "assets" / "report.js").read_text("utf-8")
     table = script[script.index("const builders = {") : script.index("// ---- drawing")]
@@ -393,6 +424,7 @@ def test_figures_of_a_studys_records() -> None:
     )  # fmt: skip
     gap = figures.train_test_gap(view, title="G").axes[0]
     assert np.allclose(gap.lines[-1].get_ydata(), [0, 0.2])
+    assert gap.texts[0].xy == pytest.approx((1.01, 0.2))  # type: ignore[attr-defined]
     assert gap.get_title(loc="left") == "G"
     bars = figures.difficulty(view, title="D").axes[0]
     assert [p.get_height() for p in bars.patches] == [3, 2, 1]  # type: ignore[attr-defined]

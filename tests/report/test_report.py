@@ -11,6 +11,7 @@ import json
 import math
 import re
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -24,9 +25,9 @@ from isocompute.report.facts import _cost, _gain
 from isocompute.report.first_screen import _spent
 from isocompute.report.html import content_security_policy, json_for_html, plotly_script
 from isocompute.report.payload import TEXT_LIMIT, fit_payload, numbers, thin
-from isocompute.report.reading import lines_of
+from isocompute.report.reading import Line, lines_of
 from isocompute.report.style import contrast, ramp_color, relative_luminance, series_styles
-from isocompute.report.thumbnail import BOTTOM, TOP, picture
+from isocompute.report.thumbnail import BOTTOM, TOP, _names, picture
 from isocompute.report.words import (
     backtest_sentence,
     best_at,
@@ -227,9 +228,8 @@ def test_thinning_keeps_what_can_be_seen() -> None:
         inside = (np.floor(np.minimum(np.log10(x) / 6 * 100, 99)) == i).nonzero()[0]
         kept = set(x_thin)
         assert x[inside[np.argmax(y[inside])]] in kept
-    same = thin(x[:50], y[:50], columns=100)
-    assert same[0] is not None
-    assert np.array_equal(same[0], x[:50])
+    crowd = np.append(x[:49], 1e6)  # all but the last in one column, and fewer than columns
+    assert np.array_equal(thin(crowd, y[:50], columns=100), [crowd, y[:50]])
 
 
 def test_page_says_what_was_thinned(tmp_path: Path) -> None:
@@ -743,6 +743,15 @@ def test_the_thumbnail_names_every_n_and_numbers_its_axes(fit: FixtureFit) -> No
     assert {29, 30} < {name["n"] for name in crowd["names"]}
     assert len(crowd["names"]) <= 12
     assert crowd["names"][0]["y"] >= 0
+
+
+def test_names_of_lines_that_end_together_are_pushed_up_into_the_box() -> None:
+    """12.5 apart; the lowest stands 4 below the plot at most: 164, 151.5 and 139."""
+    one: Any = np.ones(1)
+    lines = {(8, n): Line(one, one, one, one, one) for n in (4, 8, 16)}
+    styles: Any = {pair: SimpleNamespace(light="l", dark="d") for pair in lines}
+    names = _names(lines, styles, None, lambda score: BOTTOM)
+    assert [(name["n"], name["y"]) for name in names] == [(16, 139.0), (8, 151.5), (4, 164.0)]
 
 
 def test_a_page_of_rewards_has_one_unit(tmp_path: Path, fit: FixtureFit) -> None:

@@ -55,9 +55,9 @@ def view(folder: Path) -> StudyView:
 
 def test_runs_are_listed_with_what_they_drew(view: StudyView) -> None:
     assert view.name == NAME
-    assert [(r["rollouts_per_problem"], r["seed"]) for r in view.runs] == [
-        (n, seed) for n in (4, 16) for seed in (0, 1, 2)
-    ]
+    assert [
+        (r["problems_per_batch"], r["rollouts_per_problem"], r["seed"]) for r in view.runs
+    ] == [(4, n, seed) for n in (4, 16) for seed in (0, 1, 2)]
     assert {r["state"] for r in view.runs} == {"done"}
     assert {r["rollouts"] for r in view.runs} == {2048}
     assert view.accounting["rollouts"] == 6 * 2048

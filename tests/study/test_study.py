@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import pytest
 
 from isocompute.allocation import Rates, evaluation_index
 from isocompute.cli.tables import cost_line
+from isocompute.domain import Configuration
 from isocompute.domain.text import compact
 from isocompute.engines import problem_generators
 from isocompute.errors import InputError
@@ -17,10 +18,11 @@ from isocompute.recipe import Recipe
 from isocompute.runner import calibrate, open_study, run_study
 from isocompute.runner.execute import slice_of
 from isocompute.store import Store
-from isocompute.study import Study, load_study
-from isocompute.study.adaptive import Bounds
+from isocompute.study import RunSpec, Study, load_study
+from isocompute.study.adaptive import Bounds, Decision, Grid, Look
 from isocompute.study.cost import Calibration, most_starts, study_cost
 from isocompute.study.rates import RatesByBatch
+from isocompute.study.sweep import DOUBLING, Limits
 from isocompute.study.yaml12 import parse_yaml
 from study_helpers import FAST, small_study
 
@@ -53,6 +55,22 @@ def load(tmp_path):
         return load_study(path, overrides=overrides, generators=problem_generators())
 
     return load
+
+
+def test_defaults_of_a_study_are_those_that_are_documented(load):
+    """As docs/ and the docstrings have them; a run that is made by hand has the same."""
+    kept = STUDY[: STUDY.index("evaluation:")]
+    study = load(kept, "adaptive.target=1000")
+    assert (study.limits, study.slices) == (Limits(), DOUBLING)
+    assert (Limits().retries, Limits().wall_s, Limits().memory_gb) == (2, None, None)
+    assert load(kept).slices == (0.125, 0.25, 0.5, 1.0)
+    assert study.adaptive == Bounds(target=1000.0)
+    bounds = Bounds(target=1.0)
+    assert (bounds.chance, bounds.improvement, bounds.tolerance) == (0.02, 0.0006, 0.002)
+    default = {f.name: f.default for f in fields(RunSpec)}
+    for name, value in (("evaluation_samples", 4), ("evaluations_per_octave", 3),
+                        ("first_evaluation", 1024)):  # fmt: skip
+        assert getattr(study.runs[0], name) == value == default[name]
 
 
 def test_a_grid_of_all_splits_of_a_batch(load):
@@ -498,3 +516,27 @@ def test_a_measurement_lasts_as_long_as_is_asked():
     study = small_study(ns=(2, 4), rollouts=10**8)
     short, long = (calibrate(study, seconds=s) for s in (0.1, 0.6))
     assert long.rollouts > 2 * short.rollouts
+
+
+def test_an_adaptive_grid_begins_small_and_thaws_what_is_frozen_alone():
+    """Slices of 5 of 10 steps of 8 rollouts, and of 2 of 5 steps of 16."""
+    small, large = Configuration(4, 2), Configuration(4, 4)
+    grid = Grid(steps={small: 10, large: 5}, seeds=2, slices=(0.5, 1.0), bounds=Bounds(target=99.0))
+    assert (grid.levels(small), grid.levels(large), grid.first_slices) == ([40, 80], [32, 80], 72)
+    assert grid.limit == pytest.approx(1.2 * 160)
+    first = grid.started(None)
+    assert [d.rollouts for d in first.of_configurations.values()] == [(40,), (32,)]
+    assert (grid.started(first), grid.thawed(first, None)) == (None, None)
+    assert not first.has_ended
+    frozen = Decision(action="freeze", configuration=large, rollouts=(32, 32))
+    look = Look(4, (first.of_sweep, first.of_configurations[small], frozen))
+    thawed = grid.thawed(look, [4])
+    assert thawed.number == 5
+    assert thawed.of_configurations[large] == Decision(
+        action="thaw", configuration=large, rollouts=(80, 80)
+    )
+    assert thawed.of_configurations[small] == first.of_configurations[small]
+    with pytest.raises(InputError, match=r"frozen n \(4\), but got 2; name those, or train others"):
+        grid.thawed(look, [2])
+    with pytest.raises(InputError, match=r"frozen n \(none\), but got 4; train others"):
+        grid.thawed(first, [4])

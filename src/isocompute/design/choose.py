@@ -157,9 +157,8 @@ def _as_planned(
              and g.rollouts_per_problem == planned.rollouts_per_problem]  # fmt: skip
     if not first:
         return none, alone, []
-    rest = sorted((g for g in none if g not in first), key=lambda g: g.rollouts_per_problem)
     alone = replace(alone, problems_per_batch=planned.problems_per_batch)
-    return [*first, *rest], alone, []
+    return [*first, *(g for g in none if g not in first)], alone, []
 
 
 def _document(

@@ -77,7 +77,7 @@ class Sweep:
     def evaluation_rollouts(self, n: int) -> int:
         """Rollouts that the evaluations of one run draw; not part of its compute."""
         draws, steps = self.evaluated * SAMPLES, self.steps(n)
-        if self.share is None or steps < 1:
+        if self.share is None:
             return len(evaluated_at(self, n)) * draws
         every = even_interval(
             self.problems_per_batch * n, steps, per_octave=self.per_octave,

@@ -236,8 +236,6 @@ def run_seconds(
 
 
 def _step_s(measured: Mapping[int, float], batch_size: int) -> float:
-    if batch_size in measured:
-        return measured[batch_size]
     sizes = sorted(measured)
     if len(sizes) == 1:
         return measured[sizes[0]] * max(1.0, batch_size / sizes[0])

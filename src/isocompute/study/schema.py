@@ -20,6 +20,7 @@ from pydantic import (
 
 from isocompute.errors import InputError
 from isocompute.recipe import Difficulty, Recipe
+from isocompute.study.adaptive import Bounds
 
 # Far beyond any use, and still numbers that SQLite, NumPy and a loop can hold.
 Count = Annotated[int, Field(ge=1, le=10**12, strict=True)]
@@ -174,9 +175,9 @@ class AdaptiveSection(_Section):
 
     target: Number | str | None = None
     spend: Number | str | None = None
-    chance: Number = 0.02
-    improvement: Number = 0.0006
-    tolerance: Number = 0.002
+    chance: Number = Bounds.chance
+    improvement: Number = Bounds.improvement
+    tolerance: Number = Bounds.tolerance
     metric: str | None = None
     problem_set: str | None = None
 

@@ -48,7 +48,7 @@ def philox(counter: Words, key: tuple[Tensor, Tensor]) -> Words:
 
 
 def device_key(
-    seed: int, use: Use, first: int = 0, second: int = 0, again: int = 0
+    seed: int, use: Use, first: int, second: int = 0, again: int = 0
 ) -> tuple[int, int]:
     """Two words of 32 bits: the key of one stream; see `stream_key`.
 

@@ -289,6 +289,24 @@ def test_a_trainer_of_a_worker_can_be_asked_to_stop(tmp_path: Path) -> None:
     assert study_status(tmp_path / "study").starts is None
 
 
+@pytest.mark.parametrize(
+    "end", ["os.kill(os.getpid(), signal.SIGTERM)", "sys.exit(1)", "sys.exit(0)"]
+)
+def test_a_queue_that_ends_runner_and_trainer_at_once_costs_no_try(
+    end: str, tmp_path: Path
+) -> None:
+    # Slurm, Kubernetes and systemd send SIGTERM to every process of a job.
+    asks = script(tmp_path, f"import os, signal; os.kill(os.getppid(), signal.SIGTERM); {end}\n")
+    spec = make_spec(tmp_path, command=asks)
+    for _ in range(4):
+        summary = run_study(study_of(spec), tmp_path / "study", workers=0, settings=FAST)
+        assert (summary.stopped_by, summary.warnings) == (signal.SIGTERM, ())
+    assert state(tmp_path / "study") == ("pending", "")
+    with Store(tmp_path / "study") as store:
+        rows = store.database.read("SELECT outcome FROM attempts")
+    assert rows == [("stopped",)] * 4
+
+
 def test_a_trainer_without_times_tells_nothing_of_its_start(tmp_path: Path) -> None:
     run_study(study_of(make_spec(tmp_path)), tmp_path / "study", workers=0, settings=FAST)
     with Store(tmp_path / "study") as store:

@@ -20,7 +20,7 @@ from isocompute.engines.command import CommandEngine, placeholders
 from isocompute.engines.simulator import simulated_problems
 from isocompute.errors import InputError, RunError
 from isocompute.recipe import Recipe
-from isocompute.runner import run_study
+from isocompute.runner import Settings, run_study
 from isocompute.sources import load_curves
 from isocompute.store import Store
 from isocompute.store.doctor import examine
@@ -315,6 +315,29 @@ def test_a_trainer_without_times_tells_nothing_of_its_start(tmp_path: Path) -> N
         assert store.steps(run.hash).wall_s_K.sum() == 0
         assert store.idle_s(run.hash) == []
     assert study_status(tmp_path / "study").starts is None
+
+
+def test_a_run_that_was_taken_over_ends_its_first_trainer(tmp_path: Path) -> None:
+    # As after `scontrol suspend`: two trainers in one folder spoil each other's log.
+    database, folder = tmp_path / "study" / "study.db", tmp_path / "runs"
+    taken = script(tmp_path, f"""
+import sqlite3
+if (log.parent / "taken").exists():
+    sys.exit(0)
+time.sleep(1)  # the engine has committed where the folder is
+(log.parent / "taken").touch()
+with sqlite3.connect({str(database)!r}, timeout=20) as study:
+    study.execute("INSERT INTO runners (runner, process, beat) VALUES ('other', '', 1)")
+    study.execute("UPDATE runs SET lease_token = lease_token + 1, lease_runner = 'other'")
+time.sleep(20)
+(log.parent / "went-on").touch()
+""")
+    often = Settings(beat_s=0.05, lease_beats=6, checkpoint_every_s=0.05, report_s=0.05)
+    summary = run_study(study_of(make_spec(tmp_path, command=taken)), tmp_path / "study",
+                        workers=0, settings=often)  # fmt: skip
+    assert any("was taken over by another runner" in line for line in summary.warnings)
+    assert list(folder.rglob("taken"))
+    assert not list(folder.rglob("went-on"))
 
 
 @pytest.mark.heavy

@@ -317,6 +317,23 @@ def test_a_trainer_without_times_tells_nothing_of_its_start(tmp_path: Path) -> N
     assert study_status(tmp_path / "study").starts is None
 
 
+def test_times_of_the_log_price_the_study_where_it_says_its_gpus(tmp_path: Path) -> None:
+    text = (HELPERS / "own_trainer.py").read_text()
+    own = script(tmp_path, "")
+    Path(own[1]).write_text(text.replace("score}", 'score, "timing_s/step": 3.0 + (step > 4)}'))
+    for gpus, hours in ((None, None), (8, [0, 48 / 3600, 96 / 3600, 224 / 3600])):
+        given = {} if gpus is None else {"gpus": gpus}
+        spec = make_spec(tmp_path, command=own, **given)
+        folder = tmp_path / f"study-{gpus}"
+        run_study(study_of(spec), folder, workers=0, settings=FAST)
+        (curve,) = load_curves(str(folder))
+        found = None if curve.gpu_hours_K is None else curve.gpu_hours_K.tolist()
+        assert found == (None if hours is None else pytest.approx(hours)), found
+        assert curve.gpus == gpus
+    with pytest.raises(InputError, match="engine_options.gpus must be >= 1, but got 0"):
+        CommandEngine().check(make_spec(tmp_path, gpus=0))
+
+
 def test_a_run_that_was_taken_over_ends_its_first_trainer(tmp_path: Path) -> None:
     # As after `scontrol suspend`: two trainers in one folder spoil each other's log.
     database, folder = tmp_path / "study" / "study.db", tmp_path / "runs"

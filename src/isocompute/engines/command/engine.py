@@ -13,7 +13,7 @@ import numpy as np
 from isocompute.allocation import evaluation_index
 from isocompute.engines.base import EvaluationRecord, Sink, StepRecord
 from isocompute.engines.command.options import PLACE, CommandOptions, check_spec, placeholders
-from isocompute.engines.command.read import read_run, scores_of, tokens_of
+from isocompute.engines.command.read import read_run, scores_of, seconds_of, tokens_of
 from isocompute.engines.jobs import LocalJob, wait_until
 from isocompute.errors import InputError, RunError
 from isocompute.study.spec import RunSpec
@@ -120,6 +120,7 @@ class _Attempt:
         last = max((int(s.step_K[-1]) for s in found.series if s.step_K.size), default=0)
         allocation = self.spec.allocation
         tokens = tokens_of(found)
+        took = seconds_of(found, last) if self.options.gpus else []
         for step in range(self.at["step"], min(last, allocation.steps) + 1):
             if step > self.at["step"]:
                 self.at |= {"step": step, "tokens": max(self.at["tokens"], tokens.get(step, 0))}
@@ -127,6 +128,7 @@ class _Attempt:
                 self.sink.step(StepRecord(
                     step=step, rollouts=step * allocation.batch_size, tokens=self.at["tokens"],
                     problem_Q=none, successes_Q=none, samples=allocation.rollouts_per_problem,
+                    wall_s=took[step - 1] if took else 0.0,
                 ))  # fmt: skip
             index = evaluation_index(
                 step * allocation.batch_size, per_octave=self.spec.evaluations_per_octave,

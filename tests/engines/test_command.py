@@ -270,6 +270,21 @@ def test_a_larger_budget_goes_on_where_there_is_a_way(tmp_path: Path) -> None:
         CommandEngine().run(make_spec(tmp_path / "b", steps=16, resume=None), sink.last, sink)
 
 
+def test_a_run_whose_folder_was_left_behind_says_so(tmp_path: Path) -> None:
+    # Its trainer would begin anew without a word, and its curve would be of two trainings.
+    short, long = make_spec(tmp_path), make_spec(tmp_path, steps=16)
+    run_study(study_of(short), tmp_path / "study", workers=0, settings=FAST)
+    (tmp_path / "runs").rename(tmp_path / "elsewhere")
+    run_study(study_of(long), tmp_path / "study", workers=0, settings=FAST)
+    kind, reason = state(tmp_path / "study")
+    assert kind == "failed"
+    assert reason.startswith("a run must go on in the folder in which it trained to step 8, but ")
+    assert not (tmp_path / "runs").exists()
+    (tmp_path / "elsewhere").rename(tmp_path / "runs")
+    run_study(study_of(long), tmp_path / "study", workers=0, settings=FAST, retry_failed=True)
+    assert state(tmp_path / "study") == ("done", "")
+
+
 def test_another_study_of_the_same_run_begins_anew(tmp_path: Path) -> None:
     for name in ("one", "two"):
         run_study(study_of(make_spec(tmp_path)), tmp_path / name, workers=0, settings=FAST)

@@ -77,6 +77,12 @@ class _Attempt:
                 "resume; give engine_options.resume, or train to the whole budget at once "
                 "(slices: [1], a new folder for a larger budget)."
             )
+        if self.at["step"] and not self.folder.is_dir():
+            raise InputError(
+                "a run must go on in the folder in which it trained to step "
+                f"{self.at['step']}, but there is no {self.folder}; start where the study was "
+                "started, or move it back, then add --retry-failed."
+            )
         job = self._launch()
         due = time.monotonic() + _NAMED_S
         try:

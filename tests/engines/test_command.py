@@ -270,6 +270,19 @@ def test_a_larger_budget_goes_on_where_there_is_a_way(tmp_path: Path) -> None:
         CommandEngine().run(make_spec(tmp_path / "b", steps=16, resume=None), sink.last, sink)
 
 
+def test_a_log_that_is_written_anew_on_resuming_keeps_its_first_rows(tmp_path: Path) -> None:
+    # verl's file logger opens its file for writing: the curve lost its beginning without a word.
+    anew = (HELPERS / "own_trainer.py").read_text().replace('open("a")', 'open("w")')
+    own = script(tmp_path, "")
+    Path(own[1]).write_text(anew.replace("done = len(log.read_text().splitlines())", "done = 7"))
+    for steps in (8, 16, 32):
+        run_study(study_of(make_spec(tmp_path, steps=steps, command=own)), tmp_path / "study",
+                  workers=0, settings=FAST)  # fmt: skip
+    assert state(tmp_path / "study") == ("done", "")
+    (log,) = tmp_path.rglob("metrics.jsonl")
+    assert [json.loads(row)["step"] for row in log.read_text().splitlines()] == list(range(33))
+
+
 def test_a_run_whose_folder_was_left_behind_says_so(tmp_path: Path) -> None:
     # Its trainer would begin anew without a word, and its curve would be of two trainings.
     short, long = make_spec(tmp_path), make_spec(tmp_path, steps=16)

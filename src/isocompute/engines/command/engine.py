@@ -12,6 +12,7 @@ import numpy as np
 
 from isocompute.allocation import evaluation_index
 from isocompute.engines.base import EvaluationRecord, Sink, StepRecord
+from isocompute.engines.command.kept import keep_rows, put_aside
 from isocompute.engines.command.options import PLACE, CommandOptions, check_spec, placeholders
 from isocompute.engines.command.read import read_run, scores_of, seconds_of, tokens_of
 from isocompute.engines.jobs import LocalJob, wait_until
@@ -83,6 +84,7 @@ class _Attempt:
                 f"{self.at['step']}, but there is no {self.folder}; start where the study was "
                 "started, or move it back, then add --retry-failed."
             )
+        self._keep_log()
         job = self._launch()
         due = time.monotonic() + _NAMED_S
         try:
@@ -112,12 +114,26 @@ class _Attempt:
         log.with_suffix(".json").write_text(json.dumps(command, indent=1))
         return LocalJob(command, log=log, environment={}, folder=Path.cwd())
 
+    def _mend_log(self) -> Path | None:
+        """Rows that the command wrote over are put back; the log, if it is one of rows."""
+        log = self.folder / self.options.log
+        if self.options.reader != "jsonl" or not log.is_file():
+            return None
+        keep_rows(log, self.folder.with_suffix(".kept"))
+        return log
+
+    def _keep_log(self) -> None:
+        """Put the log aside before the command starts again: it may write it anew."""
+        if (log := self._mend_log()) is not None:
+            put_aside(log, self.folder.with_suffix(".kept"))
+
     def _checkpoint(self) -> None:
         with self.sink.checkpoint(self.at["step"]) as folder:
             (folder / _REFERENCE).write_text(json.dumps(self.at))
 
     def _hand_over(self) -> None:
         """What the log says; nothing where it cannot be read, which leaves the run invalid."""
+        self._mend_log()
         found = read_run(self.spec, self.options, self.folder, self._note)
         if found is None:
             return

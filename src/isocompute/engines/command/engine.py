@@ -116,7 +116,7 @@ class _Attempt:
 
     def _mend_log(self) -> Path | None:
         """Rows that the command wrote over are put back; the log, if it is one of rows."""
-        log = self.folder / self.options.log
+        log: Path = self.folder / self.options.log
         if self.options.reader != "jsonl" or not log.is_file():
             return None
         keep_rows(log, self.folder.with_suffix(".kept"))

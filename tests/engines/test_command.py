@@ -20,7 +20,7 @@ from isocompute.engines.command import CommandEngine, placeholders
 from isocompute.engines.simulator import simulated_problems
 from isocompute.errors import InputError, RunError
 from isocompute.recipe import Recipe
-from isocompute.runner import run_study
+from isocompute.runner import Settings, run_study
 from isocompute.sources import load_curves
 from isocompute.store import Store
 from isocompute.store.doctor import examine
@@ -270,6 +270,34 @@ def test_a_larger_budget_goes_on_where_there_is_a_way(tmp_path: Path) -> None:
         CommandEngine().run(make_spec(tmp_path / "b", steps=16, resume=None), sink.last, sink)
 
 
+def test_a_log_that_is_written_anew_on_resuming_keeps_its_first_rows(tmp_path: Path) -> None:
+    # verl's file logger opens its file for writing: the curve lost its beginning without a word.
+    anew = (HELPERS / "own_trainer.py").read_text().replace('open("a")', 'open("w")')
+    own = script(tmp_path, "")
+    Path(own[1]).write_text(anew.replace("done = len(log.read_text().splitlines())", "done = 7"))
+    for steps in (8, 16, 32):
+        run_study(study_of(make_spec(tmp_path, steps=steps, command=own)), tmp_path / "study",
+                  workers=0, settings=FAST)  # fmt: skip
+    assert state(tmp_path / "study") == ("done", "")
+    (log,) = tmp_path.rglob("metrics.jsonl")
+    assert [json.loads(row)["step"] for row in log.read_text().splitlines()] == list(range(33))
+
+
+def test_a_run_whose_folder_was_left_behind_says_so(tmp_path: Path) -> None:
+    # Its trainer would begin anew without a word, and its curve would be of two trainings.
+    short, long = make_spec(tmp_path), make_spec(tmp_path, steps=16)
+    run_study(study_of(short), tmp_path / "study", workers=0, settings=FAST)
+    (tmp_path / "runs").rename(tmp_path / "elsewhere")
+    run_study(study_of(long), tmp_path / "study", workers=0, settings=FAST)
+    kind, reason = state(tmp_path / "study")
+    assert kind == "failed"
+    assert reason.startswith("a run must go on in the folder in which it trained to step 8, but ")
+    assert not (tmp_path / "runs").exists()
+    (tmp_path / "elsewhere").rename(tmp_path / "runs")
+    run_study(study_of(long), tmp_path / "study", workers=0, settings=FAST, retry_failed=True)
+    assert state(tmp_path / "study") == ("done", "")
+
+
 def test_another_study_of_the_same_run_begins_anew(tmp_path: Path) -> None:
     for name in ("one", "two"):
         run_study(study_of(make_spec(tmp_path)), tmp_path / name, workers=0, settings=FAST)
@@ -289,6 +317,24 @@ def test_a_trainer_of_a_worker_can_be_asked_to_stop(tmp_path: Path) -> None:
     assert study_status(tmp_path / "study").starts is None
 
 
+@pytest.mark.parametrize(
+    "end", ["os.kill(os.getpid(), signal.SIGTERM)", "sys.exit(1)", "sys.exit(0)"]
+)
+def test_a_queue_that_ends_runner_and_trainer_at_once_costs_no_try(
+    end: str, tmp_path: Path
+) -> None:
+    # Slurm, Kubernetes and systemd send SIGTERM to every process of a job.
+    asks = script(tmp_path, f"import os, signal; os.kill(os.getppid(), signal.SIGTERM); {end}\n")
+    spec = make_spec(tmp_path, command=asks)
+    for _ in range(4):
+        summary = run_study(study_of(spec), tmp_path / "study", workers=0, settings=FAST)
+        assert (summary.stopped_by, summary.warnings) == (signal.SIGTERM, ())
+    assert state(tmp_path / "study") == ("pending", "")
+    with Store(tmp_path / "study") as store:
+        rows = store.database.read("SELECT outcome FROM attempts")
+    assert rows == [("stopped",)] * 4
+
+
 def test_a_trainer_without_times_tells_nothing_of_its_start(tmp_path: Path) -> None:
     run_study(study_of(make_spec(tmp_path)), tmp_path / "study", workers=0, settings=FAST)
     with Store(tmp_path / "study") as store:
@@ -297,6 +343,46 @@ def test_a_trainer_without_times_tells_nothing_of_its_start(tmp_path: Path) -> N
         assert store.steps(run.hash).wall_s_K.sum() == 0
         assert store.idle_s(run.hash) == []
     assert study_status(tmp_path / "study").starts is None
+
+
+def test_times_of_the_log_price_the_study_where_it_says_its_gpus(tmp_path: Path) -> None:
+    text = (HELPERS / "own_trainer.py").read_text()
+    own = script(tmp_path, "")
+    Path(own[1]).write_text(text.replace("score}", 'score, "timing_s/step": 3.0 + (step > 4)}'))
+    for gpus, hours in ((None, None), (8, [0, 48 / 3600, 96 / 3600, 224 / 3600])):
+        given = {} if gpus is None else {"gpus": gpus}
+        spec = make_spec(tmp_path, command=own, **given)
+        folder = tmp_path / f"study-{gpus}"
+        run_study(study_of(spec), folder, workers=0, settings=FAST)
+        (curve,) = load_curves(str(folder))
+        found = None if curve.gpu_hours_K is None else curve.gpu_hours_K.tolist()
+        assert found == (None if hours is None else pytest.approx(hours)), found
+        assert curve.gpus == gpus
+    with pytest.raises(InputError, match="engine_options.gpus must be >= 1, but got 0"):
+        CommandEngine().check(make_spec(tmp_path, gpus=0))
+
+
+def test_a_run_that_was_taken_over_ends_its_first_trainer(tmp_path: Path) -> None:
+    # As after `scontrol suspend`: two trainers in one folder spoil each other's log.
+    database, folder = tmp_path / "study" / "study.db", tmp_path / "runs"
+    taken = script(tmp_path, f"""
+import sqlite3
+if (log.parent / "taken").exists():
+    sys.exit(0)
+time.sleep(1)  # the engine has committed where the folder is
+(log.parent / "taken").touch()
+with sqlite3.connect({str(database)!r}, timeout=20) as study:
+    study.execute("INSERT INTO runners (runner, process, beat) VALUES ('other', '', 1)")
+    study.execute("UPDATE runs SET lease_token = lease_token + 1, lease_runner = 'other'")
+time.sleep(20)
+(log.parent / "went-on").touch()
+""")
+    often = Settings(beat_s=0.05, lease_beats=6, checkpoint_every_s=0.05, report_s=0.05)
+    summary = run_study(study_of(make_spec(tmp_path, command=taken)), tmp_path / "study",
+                        workers=0, settings=often)  # fmt: skip
+    assert any("was taken over by another runner" in line for line in summary.warnings)
+    assert list(folder.rglob("taken"))
+    assert not list(folder.rglob("went-on"))
 
 
 @pytest.mark.heavy

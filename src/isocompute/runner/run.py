@@ -23,7 +23,7 @@ from isocompute.runner.preflight import check_before_writing, check_folder, chec
 from isocompute.runner.progress import Pace, Progress, Summary, progress_of
 from isocompute.runner.pulse import Pulse
 from isocompute.runner.settings import Settings
-from isocompute.runner.verdict import verdict
+from isocompute.runner.verdict import is_cut_short, verdict
 from isocompute.store import leases
 from isocompute.store.database import BusyError, Database, FencedError, StorageError, moved_line
 from isocompute.store.edited import used_s
@@ -244,6 +244,8 @@ class _Runner:
     def _settle(self, task: Task, outcome: Outcome) -> None:
         claim, ending, detail = task.claim, outcome.ending, outcome.detail
         state, reason = "pending", ""
+        if self.stopped_by is not None and is_cut_short(self.database, claim, ending):
+            ending = "stopped"
         if ending == "done":
             state, reason = verdict(self.database, claim)
         elif ending == "failed":

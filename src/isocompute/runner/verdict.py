@@ -56,6 +56,18 @@ def verdict(database: Database, claim: Claim) -> tuple[str, str]:
     return "done", ""
 
 
+def is_cut_short(database: Database, claim: Claim, ending: str) -> bool:
+    """Whether an attempt that ended while its runner was asked to stop ended by that.
+
+    A queue's SIGTERM reaches the trainer as well as its runner, and a trainer may be gone before
+    it is asked: with any exit code, or with 0 before its last step.
+    """
+    if ending != "done":
+        return ending == "crashed"
+    rows = database.read("SELECT steps_done FROM runs WHERE run = ?", (claim.run,))
+    return bool(rows[0][0] < claim.target_steps)
+
+
 def _outcomes(database: Database, run: int) -> tuple[int, int, bool]:
     """Responses drawn and judged, up to the first group that teaches; whether there is one."""
     after, drawn, judged, failed = -1, 0, 0, training_failures(database, run)

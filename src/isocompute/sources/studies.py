@@ -139,6 +139,8 @@ def _gpus(run: StoredRun) -> int | None:
     options = run.spec.get("engine_options") or {}
     if run.spec["engine"] == "verl":
         return int(options.get("nodes", 1)) * int(options.get("gpus_per_node", 8))
+    if run.spec["engine"] == "command":
+        return options.get("gpus")
     on_gpus = str(options.get("device", "cpu")).startswith("cuda")
     return int(options.get("processes", 1)) if on_gpus else None
 

@@ -195,10 +195,23 @@ def compare_token(claimed: Claim, newest: int) -> None:
         )
 
 
+def refuse_overtaken(database: Database, claimed: Claim) -> None:
+    """Outside a transaction: refuse to go on with a run that someone else has claimed since.
+
+    Raises:
+        FencedError: if the run's token is newer.
+    """
+    row = database.read("SELECT lease_token FROM runs WHERE run = ?", (claimed.run,))[0]
+    compare_token(claimed, row[0])
+
+
 def is_fenced(database: Database, claimed: Claim) -> bool:
     """Whether someone else has claimed the run since."""
-    row = database.read("SELECT lease_token FROM runs WHERE run = ?", (claimed.run,))[0]
-    return bool(row[0] != claimed.token)
+    try:
+        refuse_overtaken(database, claimed)
+    except FencedError:
+        return True
+    return False
 
 
 def settle(

@@ -20,6 +20,7 @@ import numpy as np
 from isocompute.engines.base import EvaluationRecord, IntArray, StepRecord, StopRequested, Unjudged
 from isocompute.errors import InputError
 from isocompute.health import Finding, Monitor
+from isocompute.store import leases
 from isocompute.store.database import BusyError, Database, FencedError, storage_error
 from isocompute.store.files import checkpoint_folder, make_folder, remove, seal, weights_of
 from isocompute.store.findings import dump_findings, keep_divergence, monitored
@@ -273,6 +274,7 @@ class RunWriter:
                 self._commit(step, folder, began)
             else:
                 remove(folder)
+                leases.refuse_overtaken(self._database, self._claim)
         except OSError as error:
             remove(folder)
             raise storage_error(error) from error
@@ -312,12 +314,8 @@ class RunWriter:
     def _worth_committing(self, step: int) -> bool:
         if self._has_checkpoint and not self._steps and not self._evaluations:
             return False  # nothing new
-        waited = time.monotonic() - self._committed_at
-        return (
-            step >= self._claim.target_steps
-            or self.wants_checkpoint
-            or waited >= self._commit_s / self._share
-        )
+        due = self._committed_at + self._commit_s / self._share
+        return step >= self._claim.target_steps or self.wants_checkpoint or time.monotonic() >= due
 
     def _commit(self, step: int, folder: Path, began: float) -> None:
         sha256, weights, size = seal(folder)

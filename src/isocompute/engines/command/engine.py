@@ -12,8 +12,9 @@ import numpy as np
 
 from isocompute.allocation import evaluation_index
 from isocompute.engines.base import EvaluationRecord, Sink, StepRecord
+from isocompute.engines.command.kept import keep_rows, put_aside
 from isocompute.engines.command.options import PLACE, CommandOptions, check_spec, placeholders
-from isocompute.engines.command.read import read_run, scores_of, tokens_of
+from isocompute.engines.command.read import read_run, scores_of, seconds_of, tokens_of
 from isocompute.engines.jobs import LocalJob, wait_until
 from isocompute.errors import InputError, RunError
 from isocompute.study.spec import RunSpec
@@ -77,6 +78,13 @@ class _Attempt:
                 "resume; give engine_options.resume, or train to the whole budget at once "
                 "(slices: [1], a new folder for a larger budget)."
             )
+        if self.at["step"] and not self.folder.is_dir():
+            raise InputError(
+                "a run must go on in the folder in which it trained to step "
+                f"{self.at['step']}, but there is no {self.folder}; start where the study was "
+                "started, or move it back, then add --retry-failed."
+            )
+        self._keep_log()
         job = self._launch()
         due = time.monotonic() + _NAMED_S
         try:
@@ -106,12 +114,26 @@ class _Attempt:
         log.with_suffix(".json").write_text(json.dumps(command, indent=1))
         return LocalJob(command, log=log, environment={}, folder=Path.cwd())
 
+    def _mend_log(self) -> Path | None:
+        """Rows that the command wrote over are put back; the log, if it is one of rows."""
+        log: Path = self.folder / self.options.log
+        if self.options.reader != "jsonl" or not log.is_file():
+            return None
+        keep_rows(log, self.folder.with_suffix(".kept"))
+        return log
+
+    def _keep_log(self) -> None:
+        """Put the log aside before the command starts again: it may write it anew."""
+        if (log := self._mend_log()) is not None:
+            put_aside(log, self.folder.with_suffix(".kept"))
+
     def _checkpoint(self) -> None:
         with self.sink.checkpoint(self.at["step"]) as folder:
             (folder / _REFERENCE).write_text(json.dumps(self.at))
 
     def _hand_over(self) -> None:
         """What the log says; nothing where it cannot be read, which leaves the run invalid."""
+        self._mend_log()
         found = read_run(self.spec, self.options, self.folder, self._note)
         if found is None:
             return
@@ -120,6 +142,7 @@ class _Attempt:
         last = max((int(s.step_K[-1]) for s in found.series if s.step_K.size), default=0)
         allocation = self.spec.allocation
         tokens = tokens_of(found)
+        took = seconds_of(found, last) if self.options.gpus else []
         for step in range(self.at["step"], min(last, allocation.steps) + 1):
             if step > self.at["step"]:
                 self.at |= {"step": step, "tokens": max(self.at["tokens"], tokens.get(step, 0))}
@@ -127,6 +150,7 @@ class _Attempt:
                 self.sink.step(StepRecord(
                     step=step, rollouts=step * allocation.batch_size, tokens=self.at["tokens"],
                     problem_Q=none, successes_Q=none, samples=allocation.rollouts_per_problem,
+                    wall_s=took[step - 1] if took else 0.0,
                 ))  # fmt: skip
             index = evaluation_index(
                 step * allocation.batch_size, per_octave=self.spec.evaluations_per_octave,

@@ -50,6 +50,7 @@ class CommandOptions:
         metric: of the log, where it has several means (`avg@4`).
         fixed: words of the recipe that the command sets by itself.
         folder: where runs have their folders.
+        gpus: on which one run trains: the log's seconds of an update then price the study.
         poll_s: seconds between two looks at the process.
     """
 
@@ -60,6 +61,7 @@ class CommandOptions:
     metric: str | None = None
     fixed: Sequence[str] = ()
     folder: str = "command-runs"
+    gpus: int | None = None
     poll_s: float = 1.0
 
     @classmethod
@@ -93,6 +95,10 @@ class CommandOptions:
         if not options.poll_s > 0:
             raise InputError(
                 f"engine_options.poll_s must be > 0, but got {options.poll_s!r}; give seconds."
+            )
+        if options.gpus is not None and options.gpus < 1:
+            raise InputError(
+                f"engine_options.gpus must be >= 1, but got {options.gpus!r}; give those of a run."
             )
         inside = Path(options.log)
         if inside.is_absolute() or ".." in inside.parts:

@@ -16,6 +16,7 @@ from isocompute.engines.command.options import READERS, CommandOptions
 from isocompute.errors import InputError
 from isocompute.importers.read import read_log
 from isocompute.importers.values.imported import ImportedRun, Series
+from isocompute.importers.values.timing import gpu_hours
 from isocompute.importers.words.settings import Settings
 from isocompute.study.spec import RunSpec
 
@@ -68,6 +69,15 @@ def tokens_of(found: ImportedRun) -> dict[int, int]:
         int(step): round(float(tokens)) for s in found.series
         for step, tokens in zip(s.step_K, s.tokens_K, strict=True) if np.isfinite(tokens)
     }  # fmt: skip
+
+
+def seconds_of(found: ImportedRun, steps: int) -> list[float]:
+    """Seconds of each update up to `steps`; none where the log has none of training alone."""
+    told = found.provenance
+    if told.s_per_step is None or told.clocked:
+        return []
+    until = gpu_hours(np.arange(steps + 1.0), told.s_per_step, told.pace) * 3600
+    return [float(each) for each in np.diff(until)]
 
 
 def scores_of(

@@ -37,6 +37,17 @@ def is_training_alone(cost: Mapping[str, Any]) -> bool:
     return found.get("from") == "sweep" and found.get("clocked") is False
 
 
+def evaluations_words(cost: Mapping[str, Any]) -> list[str]:
+    """Whether evaluations are in a cost, and how many, as far as the logs tell."""
+    if is_training_alone(cost):
+        return ["The cost is that of training: evaluations and checkpoints come on top."]
+    found = (cost.get("source") or {}).get("rollouts_per_gpu_hour") or {}
+    if not (every := round(found.get("evaluated_every") or 0)):
+        return []
+    often = "every update" if every == 1 else f"every {every} updates"
+    return [f"The cost holds an evaluation {often}, as in your runs."]
+
+
 def other_amounts(cost: Mapping[str, Any], than: Mapping[str, Any]) -> list[str]:
     """What a setting costs where that differs from the plan's by more than the last step."""
     here, there = cost["gpu_hours"], than["gpu_hours"]

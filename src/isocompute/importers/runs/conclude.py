@@ -217,7 +217,8 @@ def _tell_order(c: Collected, what: str, redone: int | None, is_backward: bool) 
 
 def _spent(c: Collected, compute: Compute) -> Spent:
     """What its updates took: time, GPUs, tokens, passes over the problems."""
-    times, gpus = times_of(c.side), c.settings.gpus or gpus_of(c.config)
+    evaluated = {step for p in c.points if p.column.split != "train" for step in p.steps_K.tolist()}
+    times, gpus = times_of(c.side, evaluated), c.settings.gpus or gpus_of(c.config)
     devices = None if sharing(c.config)[0] else processes_of(c.config)
     if gpus is None and (gpus := devices) and times:
         c.counters.infer(f"gpus={gpus}: one for each process")

@@ -11,6 +11,7 @@ import re
 import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import fields, replace
+from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from isocompute.errors import AskedError, InputError
@@ -170,6 +171,12 @@ def configuration_asked(runs: Sequence[ImportedRun]) -> InputError | None:
     missing = [n for n in DESIGN[:2] if any(getattr(run, n) is None for run in lacking)]
     others = len({id(r) for r in lacking}) - 1
     cure = _with_seed(_cure(runs, missing), runs)
+    if len({run.name for run in runs}) < len(runs):
+        above = Path(lacking[0].provenance.path).parent
+        above = above.parent if above.name == lacking[0].name else above
+        place = f"{above.name}/{lacking[0].name}"
+        by_place = f"columns run (names repeat: with its folder, as {place}),"
+        cure = cure._replace(text=cure.text.replace("columns run,", by_place))
     return InputError(
         f"{' and '.join(f'`{n}`' for n in missing)} must be known, but {lacking[0].name!r} "
         f"({lacking[0].provenance.path}{f', and {others} more' if others else ''}) does not log "

@@ -1,0 +1,41 @@
+"""Little logs of one's own: what their names, keys, configurations and consoles say of a run."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from isocompute.cli import main
+from isocompute.importers import load_imported
+
+
+def little_log(folder: Path, n: int, config: Mapping[str, object] | None = None) -> None:
+    """Scores of a run of n in a file of a name that others have, too."""
+    folder.mkdir(parents=True)
+    rows = [{"step": s, "data": {"val-core/m/acc/mean@4": 0.2 + 0.4 * n * s / (n * s + 400)}}
+            for s in range(0, 61, 5)]  # fmt: skip
+    (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    if config is not None:
+        (folder / "config.json").write_text(json.dumps(config))
+
+
+def test_a_table_of_runs_names_those_of_one_name_by_their_folders(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    logs, study = tmp_path / "logs", str(tmp_path / "study")
+    rows = [(n, seed) for n in (4, 8) for seed in (0, 1)]
+    for n, seed in rows:
+        little_log(logs / f"g{n}" / f"seed{seed}", n)
+    head = "run,problems_per_batch,rollouts_per_problem,seed\n"
+    lines = [f"seed{seed},16,{n},{seed}\n" for n, seed in rows]
+    (logs / "runs.csv").write_text(head + "".join(lines))
+    assert main(["import", str(logs), "-o", study]) == 2
+    assert "run (names repeat: with its folder, as g4/seed0)," in capsys.readouterr().err
+    (logs / "runs.csv").unlink()
+    named = [f"g{n}/{line}" for (n, _), line in zip(rows, lines, strict=True)]
+    (logs / "table.csv").write_text(head + "".join(named))
+    assert main(["import", str(logs), "-o", study]) == 0
+    assert [run.design for run in load_imported(study)] == [(16, n, seed) for n, seed in rows]

@@ -12,10 +12,16 @@ from isocompute.cli import main
 from isocompute.importers import load_imported
 
 
-def little_log(folder: Path, n: int, config: Mapping[str, object] | None = None) -> None:
+def score(n: int, step: int, seed: int = 0) -> float:
+    return 0.2 + 0.4 * n * step / (n * step + 400) + 0.003 * seed
+
+
+def little_log(
+    folder: Path, n: int, seed: int = 0, config: Mapping[str, object] | None = None
+) -> None:
     """Scores of a run of n in a file of a name that others have, too."""
     folder.mkdir(parents=True)
-    rows = [{"step": s, "data": {"val-core/m/acc/mean@4": 0.2 + 0.4 * n * s / (n * s + 400)}}
+    rows = [{"step": s, "data": {"val-core/m/acc/mean@4": score(n, s, seed)}}
             for s in range(0, 61, 5)]  # fmt: skip
     (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     if config is not None:
@@ -28,7 +34,7 @@ def test_a_table_of_runs_names_those_of_one_name_by_their_folders(
     logs, study = tmp_path / "logs", str(tmp_path / "study")
     rows = [(n, seed) for n in (4, 8) for seed in (0, 1)]
     for n, seed in rows:
-        little_log(logs / f"g{n}" / f"seed{seed}", n)
+        little_log(logs / f"g{n}" / f"seed{seed}", n, seed)
     head = "run,problems_per_batch,rollouts_per_problem,seed\n"
     lines = [f"seed{seed},16,{n},{seed}\n" for n, seed in rows]
     (logs / "runs.csv").write_text(head + "".join(lines))
@@ -39,3 +45,14 @@ def test_a_table_of_runs_names_those_of_one_name_by_their_folders(
     (logs / "table.csv").write_text(head + "".join(named))
     assert main(["import", str(logs), "-o", study]) == 0
     assert [run.design for run in load_imported(study)] == [(16, n, seed) for n, seed in rows]
+
+
+def test_two_metrics_of_one_run_are_both_named_with_their_option(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = [{"step": s, "a": score(8, s), "b": score(8, s, 3)} for s in range(0, 61, 5)]
+    (tmp_path / "log.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    told = ["--set", "problems_per_batch=16", "--set", "rollouts_per_problem=8"]
+    told += ["--map", "a=avg", "--map", "b=avg@4"]
+    assert main(["fit", str(tmp_path / "log.jsonl"), *told]) == 2
+    assert "holds avg, avg@4; add --metric avg, or --metric avg@4." in capsys.readouterr().err

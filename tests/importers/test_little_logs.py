@@ -56,3 +56,23 @@ def test_two_metrics_of_one_run_are_both_named_with_their_option(
     told += ["--map", "a=avg", "--map", "b=avg@4"]
     assert main(["fit", str(tmp_path / "log.jsonl"), *told]) == 2
     assert "holds avg, avg@4; add --metric avg, or --metric avg@4." in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("line", "key"), [
+    ("Epoch:[1/1]({step}/60), Reward: {share:.4f}", "Reward"),
+    ("{step}/60 | loss=0.2 | acc={percent:.2f}%", "acc"),
+])  # fmt: skip
+def test_a_console_may_count_its_steps_by_shares(
+    tmp_path: Path, line: str, key: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    told = (line.format(step=s, share=score(8, s), percent=100 * score(8, s)) for s in range(1, 61))
+    path = tmp_path / "bp16_n8.log"
+    path.write_text("Loading shards: 1/4\n" + "\n".join(told) + "\n")
+    say = ["--set", "pattern=bp{problems_per_batch}_n{rollouts_per_problem}"]
+    study = str(tmp_path / "study")
+    assert main(["import", str(path), "-o", study, *say]) == 2
+    assert f"add --map {key}=avg" in capsys.readouterr().err
+    assert main(["import", str(path), "-o", study, *say, "--map", f"{key}=avg"]) == 0
+    (run,) = load_imported(study)
+    assert run.series[0].step_K.tolist() == list(range(1, 61))
+    assert run.series[0].score_K[-1] == pytest.approx(score(8, 60), abs=1e-4)

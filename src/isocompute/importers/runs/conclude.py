@@ -42,7 +42,7 @@ from isocompute.importers.values.timing import (
     share_at_the_end,
     times_of,
 )
-from isocompute.importers.words.called import counts_problems, is_batch, is_called
+from isocompute.importers.words.called import counts_problems, is_batch, is_called, may_be_n
 from isocompute.importers.words.configuration import facts_of, gpus_of, highest_reward, problems_of
 from isocompute.importers.words.fresh import Found, device_batch, processes_of, sharing
 from isocompute.importers.words.meanings import SPLIT_IN_KEY
@@ -239,7 +239,8 @@ def _of_batch(c: Collected, values: Mapping[str, int | None]) -> list[str]:
     return [
         key for name in ("problems_per_batch", _N) if values[name] is None for key in c.config
         if (whole(c.config[key]) is not None and (
-            is_called(key, name) or (name == _N and is_batch(key)))) or key in of_units
+            is_called(key, name) or (name == _N and (is_batch(key) or may_be_n(key))))
+        ) or key in of_units
     ]  # fmt: skip
 
 

@@ -26,6 +26,7 @@ from isocompute.importers.words.called import (
     is_called,
     mapping,
     maps_of,
+    may_be_n,
 )
 from isocompute.importers.words.names import (
     alike_under,
@@ -283,7 +284,8 @@ def _maps(keys: Sequence[str], missing: Sequence[str]) -> Cure | None:
     """`--map` for what is missing, where keys seem to hold all of it; None where they do not."""
     batch = next((key for key in keys if is_batch(key)), None)
     keys = [key for key in keys if not is_batch(key) or is_called(key, "problems_per_batch")]
-    there = {n: k for n in missing if (k := next((k for k in keys if is_called(k, n)), None))}
+    there = {n: k for n in missing if (k := next(
+        (k for k in keys if (may_be_n(k) if n == _N else is_called(k, n))), None))}  # fmt: skip
     if batch is not None and "problems_per_batch" in missing and _N in there:
         there = {"problems_per_batch": batch, **there}
     if batch is not None and not there and [*missing] == [_N]:  # n = B / B_p

@@ -76,3 +76,22 @@ def test_a_console_may_count_its_steps_by_shares(
     (run,) = load_imported(study)
     assert run.series[0].step_K.tolist() == list(range(1, 61))
     assert run.series[0].score_K[-1] == pytest.approx(score(8, 60), abs=1e-4)
+
+
+@pytest.mark.parametrize("kind", ["jsonl", "csv"])
+def test_a_trackers_rows_may_hold_a_step_that_begins_anew_with_every_epoch(
+    tmp_path: Path, kind: str
+) -> None:
+    rows = [{"_step": i, "epoch": i // 20, "step": i % 20, "train/loss": 0.1,
+             "eval/acc": score(8, i) if i % 5 == 0 else ""} for i in range(60)]  # fmt: skip
+    lines = [json.dumps({k: v for k, v in row.items() if v != ""}) for row in rows]
+    if kind == "csv":
+        lines = [",".join(rows[0]), *(",".join(map(str, row.values())) for row in rows)]
+    path = tmp_path / f"history.{kind}"
+    path.write_text("\n".join(lines) + "\n")
+    say = ["--set", "problems_per_batch=16", "--set", "rollouts_per_problem=8"]
+    study = str(tmp_path / "study")
+    assert main(["import", str(path), "-o", study, *say, "--map", "eval/acc=avg"]) == 0
+    (run,) = load_imported(study)
+    assert run.series[0].step_K.tolist() == list(range(0, 60, 5))
+    assert any("begins anew with every epoch" in line for line in run.provenance.inferred)

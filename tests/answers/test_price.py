@@ -22,7 +22,7 @@ from isocompute.answers.price import Price, counted_in, priced, timed, unit_paid
 from isocompute.answers.price_error import within
 from isocompute.answers.spending import filled
 from isocompute.answers.step_lines import checks, with_checks
-from isocompute.answers.steps import Runs, first_to, priced_remedy, steps_take
+from isocompute.answers.steps import Runs, amounts, first_to, only, priced_remedy, steps_take
 from isocompute.answers.verdict import seeds as more_runs
 from isocompute.cli import main
 from isocompute.design.candidates import Limits, candidates
@@ -1072,3 +1072,20 @@ def test_a_plan_goes_by_hours_though_a_run_has_none() -> None:
     row = d["cost"]["source"]["rollouts_per_gpu_hour"]
     assert (d["law"]["unit"], row["off"], row["beyond"]) == ("rollouts", None, "n")
     assert rate_words(row) == "your runs' times, one rate for all n"
+
+
+def test_hours_of_processors_are_called_theirs() -> None:
+    runs = [curve(n, 100) for n in (8, 32, 128)]
+    c = Configuration(16, 32)
+    for curves, word in ((runs, "GPU"), ([r.replace(device="CPU") for r in runs], "CPU")):
+        cost = priced(curves, Rates()).cost({c: 1e5}, runs={c: 1e5})
+        assert amounts(cost) == [f"100 {word}-hours"]
+        assert amounts(only(cost, "gpu_hours")) == [f"100 {word}-hours"]
+    mixed = priced([runs[0], *(r.replace(device="CPU") for r in runs[1:])], Rates())
+    assert amounts(mixed.cost({c: 1e5})) == ["100 GPU-hours"]
+
+
+@pytest.mark.parametrize("value", [0, -1.0, float("nan"), float("inf")])
+def test_a_rate_must_be_above_0(value: float) -> None:
+    with pytest.raises(InputError, match="`usd_per_gpu_hour` must be a number above 0, but got"):
+        Rates(usd_per_gpu_hour=value)

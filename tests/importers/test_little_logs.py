@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -95,3 +96,33 @@ def test_a_trackers_rows_may_hold_a_step_that_begins_anew_with_every_epoch(
     (run,) = load_imported(study)
     assert run.series[0].step_K.tolist() == list(range(0, 60, 5))
     assert any("begins anew with every epoch" in line for line in run.provenance.inferred)
+
+
+def test_a_configuration_that_calls_n_its_group_is_asked_about_by_that_key(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for n in (4, 8):
+        little_log(tmp_path / "logs" / "ab"[n == 8], n, config={"group": n, "batch_size": 16})
+    logs, study = str(tmp_path / "logs"), str(tmp_path / "study")
+    assert main(["import", logs, "-o", study]) == 2
+    assert "--map group=rollouts_per_problem if it holds that" in capsys.readouterr().err
+    maps = ["--map", "group=rollouts_per_problem", "--map", "batch_size=problems_per_batch"]
+    assert main(["import", logs, "-o", study, *maps]) == 0
+    assert [run.design[:2] for run in load_imported(study)] == [(16, 4), (16, 8)]
+
+
+def test_one_table_of_imported_runs_has_their_hours(tmp_path: Path) -> None:
+    rows = [{"step": s, "data": {"timing_s/step": 9.0, "val-core/m/acc/mean@4": score(8, s)}}
+            for s in range(1, 41)]  # fmt: skip
+    (tmp_path / "log.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    study, table = str(tmp_path / "study"), tmp_path / "t.csv"
+    say = ["problems_per_batch=16", "rollouts_per_problem=8", "gpus=4"]
+    told = [word for one in say for word in ("--set", one)]
+    assert main(["import", str(tmp_path / "log.jsonl"), "-o", study, *told]) == 0
+    assert main(["export", study, "-o", str(table)]) == 0
+    with table.open() as file:
+        last = list(csv.DictReader(file))[-1]
+    assert float(last["wall_s"]) == pytest.approx(360)
+    assert float(last["gpu_hours"]) == pytest.approx(0.4)
+    assert main(["export", study, "-o", str(table), "--no-times"]) == 0
+    assert "wall_s" not in table.read_text()

@@ -28,7 +28,7 @@ def paid_words(cost: Mapping[str, Any]) -> list[str]:
     start = ((cost.get("source") or {}).get("gpu_hours_per_start") or {}).get("value")
     shown = start and hours and compact(hours) != compact(hours - start)
     begin = f" ({compact(start)} to start)" if shown else ""
-    return [one + train + begin if "GPU-hour" in one else one for one in amounts(cost)]
+    return [one + train + begin if "PU-hour" in one else one for one in amounts(cost)]
 
 
 def is_training_alone(cost: Mapping[str, Any]) -> bool:

@@ -113,6 +113,12 @@ def cadence(curves: Sequence[Curve]) -> dict[Configuration, int]:
     return found
 
 
+def device_of(curves: Sequence[Curve]) -> str:
+    """Whose the hours of curves are, where all agree."""
+    found = {c.device for c in curves if c.gpu_hours_K is not None}
+    return found.pop() if len(found) == 1 else ""
+
+
 def doubt_words(found: Mapping[str, Any]) -> str:
     """How far off a rate of the runs may be: "within 12%", or why nobody knows."""
     if found.get("off") is not None:

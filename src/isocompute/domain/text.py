@@ -50,8 +50,8 @@ def none_of(what: str, known: Iterable[str], got: str) -> str:
 
     >>> none_of("metric", {"b", "a"}, "c")
     "the metric must be one of 'a', 'b', but got 'c'; choose one of them."
-    >>> none_of("metric", {""}, "b")
-    "no metric has a name here, but got 'b'; leave it out (of several sources say whose it is: SOURCE[metric=b])."
+    >>> none_of("metric", {""}, "b").partition("; ")[2]
+    'leave it out (of several sources say whose it is: SOURCE[metric=b]).'
     """
     if not (named := sorted(filter(None, known))):
         own = f"SOURCE[{what.replace(' ', '_')}={got}]"

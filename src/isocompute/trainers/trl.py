@@ -101,8 +101,9 @@ def trl_rows(asked: Asked, *, micro_batch: int = MICRO_BATCH, processes: int = 1
 
 def _is_token_mean(asked: Asked) -> bool:
     """Whether its loss is a mean over tokens."""
-    return (asked.told("objective", asked.recipe.objective) == "cispo"
-            or asked.told("aggregation", asked.recipe.aggregation) == "token-mean")  # fmt: skip
+    objective = asked.told("objective", asked.recipe.objective)
+    aggregation = asked.told("aggregation", asked.recipe.aggregation)
+    return bool(objective == "cispo" or aggregation == "token-mean")
 
 
 def _loss(asked: Asked) -> Iterator[Row]:

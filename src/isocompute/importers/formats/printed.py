@@ -92,7 +92,8 @@ _MANY = 256  # names: a prefix that differs more tells something else
 # Of loops of one's own: Epoch:[1/1](8/9751), Reward: 0.31; 3/50 | loss=0.2 | acc=12.5%
 _COUNT = re.compile(
     r"(?P<before>[^{}/]{0,80}?)(?:\bepoch\W{0,3}(?P<epoch>[1-9][0-9]{0,5})/[0-9]{1,6}\W{1,4})?"
-    r"(?<![\w/.])(?P<step>[0-9]{1,9})/(?P<of>[1-9][0-9]{0,8})(?![\w/.])(?P<rest>[^{}]{1,400})$", re.I
+    r"(?<![\w/.])(?P<step>[0-9]{1,9})/(?P<of>[1-9][0-9]{0,8})(?![\w/.])(?P<rest>[^{}]{1,400})$",
+    re.I,
 )
 _OF_EPOCHS = re.compile(r"epochs?\W*$", re.I)
 
@@ -166,7 +167,7 @@ def row_in(text: str) -> Printed | None:
 def steps_told(
     lines: Iterable[tuple[int, str]], form: re.Pattern[str]
 ) -> list[tuple[int, str, dict[str, str]]]:
-    """Lines that say a step: by a form, or where none does by the count that most of them begin with.
+    """Lines that say a step: by a form, or where none does by the count k/N that most have.
 
     >>> [(said["step"], said["rest"]) for _, _, said in steps_told(
     ...     [(1, "Epoch:[2/2](8/50), Reward: 0.3"), (2, "1/4 loaded")] * 2, _TORCHTUNE)]

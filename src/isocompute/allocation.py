@@ -291,11 +291,22 @@ class Rates:
         tokens_per_rollout: generated tokens, mean.
         rollouts_per_gpu_hour: rollouts trained on per GPU-hour, all phases included.
         usd_per_gpu_hour: price.
+
+    Raises:
+        InputError: one that is not above 0.
     """
 
     tokens_per_rollout: float | None = None
     rollouts_per_gpu_hour: float | None = None
     usd_per_gpu_hour: float | None = None
+
+    def __post_init__(self) -> None:
+        for name, value in vars(self).items():
+            if value is not None and not 0 < value < math.inf:
+                raise InputError(
+                    f"`{name}` must be a number above 0, but got {value!r}; leave it out where it "
+                    "is not known."
+                )
 
     def rollouts(self, budget: Budget) -> float:
         """Rollouts that the budget buys.

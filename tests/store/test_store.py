@@ -596,7 +596,7 @@ def test_what_only_later_runs_of_logs_have_is_exported(tmp_path):
     for target in (tmp_path / "t.parquet", tmp_path / "t"):
         files = {path.stem: path for path in export_study(tmp_path / "s", target, imported=rows)}
         table = parquet.read_table(files.get("imported", tmp_path / "t.parquet")).to_pylist()
-        assert table[-1] == rows[-1]
+        assert table[-1].items() >= rows[-1].items()
         assert (table[-2]["seed"], table[-2]["tokens"]) == (None, None)
 
 

@@ -15,6 +15,7 @@ import pytest
 
 from isocompute.allocation import Allocation
 from isocompute.errors import InputError
+from isocompute.importers.words.recorded import recorded_of
 from isocompute.recipe import Recipe
 from isocompute.trainers import (
     TRAINERS,
@@ -410,3 +411,23 @@ def test_of_a_recipe_that_is_known_in_part_only_that_part_is_written() -> None:
     assert not any("kl_" in key or "entropy" in key or "weight_decay" in key for key in part.keys)
     assert part.keys.items() < whole.items()
     assert part.not_set == trainer_settings("verl", PLAN, Recipe()).not_set
+
+
+def test_areals_kl_is_part_of_the_reward() -> None:
+    settings = trainer_settings("areal", PLAN, Recipe(kl_coef=1e-3))
+    assert settings.keys["actor.kl_ctl"] == 0
+    assert "kl_coef=0.001" in settings.not_set
+    said = recorded_of({"actor.kl_ctl": 0.1, "gconfig.n_samples": 8})
+    assert said == {"kl_coef": "0", "entropy_coef": "0", "kl_in_reward": "0.1"}
+    its = trainer_settings("areal", PLAN, Recipe(), known=[*said], said={"kl_in_reward": 0.1})
+    assert its.keys["actor.kl_ctl"] == 0.1
+
+
+def test_an_entropy_bonus_of_trl_stands_beside_a_mean_over_tokens_alone() -> None:
+    """As `engines.trl.options.check_spec` has it of a study."""
+    means = {"token-mean": True, "seq-mean-token-mean": False}
+    for mean, written in means.items():
+        recipe = Recipe(kl_coef=1e-3, entropy_coef=1e-3, aggregation=mean)
+        settings = trainer_settings("trl", PLAN, recipe)
+        assert ("entropy_coef" in settings.keys) is written
+        assert ("entropy_coef=0.001" in settings.not_set) is not written

@@ -28,13 +28,24 @@ def paid_words(cost: Mapping[str, Any]) -> list[str]:
     start = ((cost.get("source") or {}).get("gpu_hours_per_start") or {}).get("value")
     shown = start and hours and compact(hours) != compact(hours - start)
     begin = f" ({compact(start)} to start)" if shown else ""
-    return [one + train + begin if "GPU-hour" in one else one for one in amounts(cost)]
+    return [one + train + begin if "PU-hour" in one else one for one in amounts(cost)]
 
 
 def is_training_alone(cost: Mapping[str, Any]) -> bool:
     """Whether hours are those of the updates in the logs."""
     found = (cost.get("source") or {}).get("rollouts_per_gpu_hour") or {}
     return found.get("from") == "sweep" and found.get("clocked") is False
+
+
+def evaluations_words(cost: Mapping[str, Any]) -> list[str]:
+    """Whether evaluations are in a cost, and how many, as far as the logs tell."""
+    if is_training_alone(cost):
+        return ["The cost is that of training: evaluations and checkpoints come on top."]
+    found = (cost.get("source") or {}).get("rollouts_per_gpu_hour") or {}
+    if not (every := round(found.get("evaluated_every") or 0)):
+        return []
+    often = "every update" if every == 1 else f"every {every} updates"
+    return [f"The cost holds an evaluation {often}, as in your runs."]
 
 
 def other_amounts(cost: Mapping[str, Any], than: Mapping[str, Any]) -> list[str]:

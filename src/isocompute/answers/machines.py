@@ -104,6 +104,21 @@ def wall_clock(
     return None if gpus is None or gpu_hours is None else {"gpus": gpus, "hours": gpu_hours / gpus}
 
 
+def cadence(curves: Sequence[Curve]) -> dict[Configuration, int]:
+    """Updates from one evaluation to the next in the longest runs whose times hold them."""
+    found = dict[Configuration, int]()
+    for c in sorted(curves, key=lambda c: float(c.rollouts_K[-1])):
+        if c.clocked and c.split != "train" and c.steps_K is not None and len(c.steps_K) > 1:
+            found[c.configuration] = round(float(np.median(np.diff(c.steps_K))))
+    return found
+
+
+def device_of(curves: Sequence[Curve]) -> str:
+    """Whose the hours of curves are, where all agree."""
+    found = {c.device for c in curves if c.gpu_hours_K is not None}
+    return found.pop() if len(found) == 1 else ""
+
+
 def doubt_words(found: Mapping[str, Any]) -> str:
     """How far off a rate of the runs may be: "within 12%", or why nobody knows."""
     if found.get("off") is not None:

@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isocompute.allocation import Budget, Rates
+from isocompute.answers.machines import cadence, device_of
 from isocompute.answers.price_error import within
 from isocompute.answers.spending import Spent, apart, lines, solved, telling
 from isocompute.domain import Configuration, Curve, Effort, Work
@@ -49,7 +50,9 @@ class Price:
     # Of the measured ones by unit: what more and more rollouts take
     spent: Mapping[str, Mapping[Configuration, Spent]] = field(default_factory=dict)
     runs: Mapping[Configuration, Sequence[float]] = field(default_factory=dict)  # hours of each
-    clocked: bool = False  # times hold evaluations and checkpoints
+    clocked: bool = False  # times hold evaluations
+    device: str = ""  # whose hours they are, if not a GPU's
+    every: Mapping[Configuration, int] = field(default_factory=dict)  # then, updates between them
     one_rate: str = ""  # the unit of which every configuration takes as the one in the middle
     # Measured ones that cut responses where most do: by them others are priced.
     usual: frozenset[Configuration] = frozenset()
@@ -136,7 +139,8 @@ class Price:
                 else sum(one[name] or 0.0 for one in each) + starts * self.started(name)
                 for name in UNITS_PAID
             })  # fmt: skip
-        return ends[0] if runs is None else {**ends[0], "at_least": ends[1]}
+        whose = {"device": self.device} if self.device else {}
+        return {**ends[0], **whose, **({} if runs is None else {"at_least": ends[1]})}
 
     def _of_work(self, c: Configuration, work: Work) -> dict[str, float | None]:
         """What runs take that go on from where they stand, at the upper end."""
@@ -216,6 +220,9 @@ class Price:
                 "off": self.off(c, rollouts), "timed_on": on, "clocked": self.clocked,
                 "beyond": self._beyond(c, rollouts),
             }  # fmt: skip
+            if self.every:
+                every = self.every.get(c) or round(median(self.every.values()))
+                rows["rollouts_per_gpu_hour"]["evaluated_every"] = every
         if self.one_rate == "tokens" and self.origin.get("tokens_per_rollout") == "sweep":
             rows["tokens_per_rollout"]["beyond"] = "n"
         if self.start is not None and "rollouts_per_gpu_hour" in rows:
@@ -312,6 +319,7 @@ def priced(curves: Sequence[Curve], rates: Rates, origin: Mapping[str, str] | No
         runs=_of_runs(curves, "gpu-hours") if speeds else {},
         spent={unit: lines(curves, unit) for unit, found in measured.items() if found},
         clocked=bool(speeds) and any(c.clocked for c in curves), usual=_alike(curves),
+        every=cadence(curves) if speeds else {}, device=device_of(curves) if speeds else "",
     )  # fmt: skip
 
 

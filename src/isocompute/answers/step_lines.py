@@ -116,7 +116,8 @@ def _together(paid: Sequence[Mapping[str, Any]]) -> tuple[dict[str, Any], float]
 
 
 def _summed(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    return {
+    whose = next((part["device"] for part in parts if part.get("device")), "")
+    return {"device": whose} | {
         name: None if any(part.get(name) is None for part in parts)
         else math.fsum(part[name] for part in parts)
         for name in UNITS_PAID

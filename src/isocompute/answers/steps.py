@@ -294,20 +294,21 @@ def plain_rate(value: float) -> str:
 
 def amounts(cost: Mapping[str, Any]) -> list[str]:
     """A cost in words: "1,110 GPU-hours", "$2,776 to $3,000"; what is not known is left out."""
-    forms = {"gpu_hours": ("", " GPU-hours"), "usd": ("$", ""), "tokens": ("", " tokens")}
+    hour = f"{cost.get('device') or 'GPU'}-hour"
+    forms = {"gpu_hours": ("", f" {hour}s"), "usd": ("$", ""), "tokens": ("", " tokens")}
     known = {name: form for name, form in forms.items() if cost[name] is not None}
     low = cost.get("at_least") or {}
     ends = {name: [low.get(name)] * apart(low.get(name), cost[name]) + [cost[name]]
             for name in known}  # fmt: skip
     said = (" to ".join(sign + compact(end) for end in ends[name]) + unit
             for name, (sign, unit) in known.items())  # fmt: skip
-    return ["1 GPU-hour" if one == "1 GPU-hours" else one for one in said]
+    return [f"1 {hour}" if one == f"1 {hour}s" else one for one in said]
 
 
 def only(cost: Mapping[str, Any], name: str) -> dict[str, Any]:
     """A cost in one of its units alone."""
     known = {one: cost[one] if one == name else None for one in UNITS_PAID}
-    return {**known, "at_least": cost.get("at_least")}
+    return {**known, "at_least": cost.get("at_least"), "device": cost.get("device")}
 
 
 def grown(

@@ -11,7 +11,7 @@ from isocompute.answers.around import known_words
 from isocompute.answers.assumed import recipe_unsaid, unsaid_of_runs
 from isocompute.answers.beside import lead_words, less_words, passes_words
 from isocompute.answers.broke import fell_words, trained_words
-from isocompute.answers.cost_words import cost_words, is_training_alone, other_amounts
+from isocompute.answers.cost_words import cost_words, evaluations_words, other_amounts
 from isocompute.answers.logged import as_logged, score_text
 from isocompute.answers.machines import clock_words
 from isocompute.answers.on_the_way import FURTHER, check_words
@@ -276,8 +276,7 @@ def _why(d: Mapping[str, Any]) -> list[str]:
     if all(one["code"] != "never_compared" for one in d["notices"]):
         said.append(f"All n were compared from {low} to {high} {unit_words(law['unit'])}.")
     said.append(_scores_are(d))
-    if is_training_alone(d["cost"]):
-        said.append("The cost is that of training: evaluations and checkpoints come on top.")
+    said += evaluations_words(d["cost"])
     if d["check"] is None and d["extrapolation_log10"] > math.log10(FURTHER):
         said.append(
             "No score to stop at: one evaluation cannot tell a stalled run from a sound one.")

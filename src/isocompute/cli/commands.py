@@ -377,7 +377,7 @@ def export(options: Options) -> int:
 
     files = export_study(
         options.folder, options.output, format=options.format, times=not options.no_times,
-        imported=list(imported_rows(options.folder)),
+        imported=list(imported_rows(options.folder, times=not options.no_times)),
     )  # fmt: skip
     show([f"wrote {path}" for path in files])
     return 0

@@ -86,6 +86,7 @@ class Curve:
             and `recipe.TRAINED`.
         steps_assumed: a tracker's own step is taken for updates, and nothing beside it says so.
         gpus: of which its GPU-hours are counted; None where that is not known.
+        device: "CPU" where its hours are of processors alone; "" for GPUs, and where nobody knows.
         timed_on: GPUs that it trained on, where its GPU-hours are scaled to another number.
         fixed_s: then the seconds of an update that are taken not to shrink with GPUs.
         clocked: its GPU-hours are those of a clock, which ran on while it was evaluated and saved.
@@ -123,6 +124,7 @@ class Curve:
     recorded: Mapping[str, float | str] = field(default_factory=dict)
     steps_assumed: bool = False
     gpus: int | None = None
+    device: str = ""
     timed_on: int | None = None
     fixed_s: float = 0.0
     clocked: bool = False

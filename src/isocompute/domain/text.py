@@ -50,13 +50,13 @@ def none_of(what: str, known: Iterable[str], got: str) -> str:
 
     >>> none_of("metric", {"b", "a"}, "c")
     "the metric must be one of 'a', 'b', but got 'c'; choose one of them."
-    >>> none_of("metric", {""}, "b")
-    "no metric has a name here, but got 'b'; leave it out, or say whose it is: SOURCE[metric=b]."
+    >>> none_of("metric", {""}, "b").partition("; ")[2]
+    'leave it out (of several sources say whose it is: SOURCE[metric=b]).'
     """
     if not (named := sorted(filter(None, known))):
         own = f"SOURCE[{what.replace(' ', '_')}={got}]"
-        return (f"no {what} has a name here, but got {got!r}; leave it out, or say whose "
-                f"it is: {own}.")  # fmt: skip
+        return (f"no {what} has a name here, but got {got!r}; leave it out (of several sources say "
+                f"whose it is: {own}).")  # fmt: skip
     listed = some_of(map(repr, named))
     return f"the {what} must be one of {listed}, but got {got!r}; choose one of them."
 

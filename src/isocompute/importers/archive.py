@@ -29,6 +29,7 @@ from isocompute.importers.values.imported import (
     RowError,
     Series,
 )
+from isocompute.importers.values.timing import gpu_hours
 from isocompute.importers.words.asking import (
     answered,
     asked_at_once,
@@ -288,20 +289,28 @@ def load_imported(folder: str | Path) -> list[ImportedRun]:
         database.close()
 
 
-def imported_rows(folder: str | Path) -> Iterator[dict[str, Any]]:
+def imported_rows(folder: str | Path, *, times: bool = True) -> Iterator[dict[str, Any]]:
     """The imported runs of a study folder as rows of tidy curves, a score each.
 
-    Of runs that share a name, as logs of one name in several folders do, a number tells them apart.
+    With `times` their seconds and GPU-hours until then. Of runs that share a name, as logs of one
+    name in several folders do, a number tells them apart.
     """
     names = set[str]()
     for run in load_imported(folder):
         tried = (run.name, *(f"{run.name}-{i}" for i in range(2, len(names) + 3)))
         names.add(name := next(one for one in tried if one not in names))
+        told = run.provenance
         for s in run.series:
-            for step, rollouts, tokens, score in zip(
+            took = {
+                name: [None] * len(s.step_K) if each is None else (
+                    gpu_hours(s.step_K.astype(float), each, told.pace) * unit).tolist()
+                for name, each, unit in (("wall_s", told.s_per_step, 3600.0),
+                                         ("gpu_hours", told.gpu_s_per_step, 1.0))
+            }  # fmt: skip
+            for i, (step, rollouts, tokens, score) in enumerate(zip(
                 s.step_K.tolist(), s.rollouts_K.tolist(), s.tokens_K.tolist(),
                 s.score_K.tolist(), strict=True,
-            ):  # fmt: skip
+            )):  # fmt: skip
                 yield {
                     "problems_per_batch": run.problems_per_batch,
                     "rollouts_per_problem": run.rollouts_per_problem,
@@ -309,6 +318,7 @@ def imported_rows(folder: str | Path) -> Iterator[dict[str, Any]]:
                     "tokens": tokens if tokens == tokens else None, "seed": run.seed,
                     "run": name, "steps": step, "metric": s.metric.label,
                     "problem_set": s.problem_set, "split": s.split,
+                    **({k: took[k][i] for k in took} if times else {}),
                 }  # fmt: skip
 
 

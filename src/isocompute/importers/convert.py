@@ -116,8 +116,8 @@ def _any_k(label: str) -> str | None:
 
 
 def _pooled_line(labels: Sequence[str]) -> str:
-    name = _any_k(labels[0])
-    return f"{', '.join(labels)} are read as {name}: a mean over samples, however many they are"
+    return (f"{', '.join(labels)} are read as {_any_k(labels[0])}: a mean over samples, however "
+            "many they are")  # fmt: skip
 
 
 def note_lines(notes: Iterable[tuple[str, str]]) -> list[str]:
@@ -207,8 +207,7 @@ def _of_most_samples(
     for run, s in chosen:
         if _any_k(s.metric.label) != label:
             continue
-        key = (id(run), s.problem_set, s.split)
-        rank = s.metric.samples or math.inf
+        key, rank = (id(run), s.problem_set, s.split), s.metric.samples or math.inf
         if key not in most or rank > (most[key][1].metric.samples or math.inf):
             most[key] = (run, s)
     return list(most.values())
@@ -268,11 +267,12 @@ def _label(
     if one_each:  # runs differ in k alone
         return str(_any_k(means[0]))
     first = min(means or labels, key=lambda name: not is_own(name))
+    each = [f"--metric {name}" for name in sorted(labels, key=lambda name: name != first)]
     raise InputError(
-        f"one metric must be chosen, but the log holds {', '.join(labels)}; add --metric {first}.",
+        f"one metric must be chosen, but the log holds {', '.join(labels)}; add "
+        f"{', or '.join(each[:_NAMED])}.",
         options=("--metric", first if sum(map(is_own, labels)) == 1 else "METRIC"),
-        trial=("--metric", first),
-    )
+        trial=("--metric", first))  # fmt: skip
 
 
 def rate_beside_reward(runs: Sequence[ImportedRun]) -> str | None:

@@ -13,7 +13,6 @@ from statistics import median
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from isocompute.allocation import Rates, parse_budget
 from isocompute.domain import Configuration, Curve
@@ -25,6 +24,7 @@ from isocompute.store import Store, StoredRun
 from isocompute.store.arms import Where, arm_labels, require_one_arm, select_runs, split_source
 from isocompute.store.decisions import load_looks, resting_states
 from isocompute.store.health import failed_rules
+from isocompute.store.hours import gpu_hours_of, gpus_of, is_on_cpu
 from isocompute.store.shared import pair_of, stored_shared
 from isocompute.store.starts import start_s
 from isocompute.study.sweep import Study
@@ -88,8 +88,8 @@ def _run_curves(
     store: Store, run: StoredRun, metric: str | None, problem_set: str | None
 ) -> Iterator[Curve]:
     found = store.evaluations(run.hash, problem_set=problem_set)
-    failed, hours_K = failed_rules(store, run), _gpu_hours(store, run)
-    gpus = None if hours_K is None else _gpus(run)
+    failed, hours_K = failed_rules(store, run), gpu_hours_of(store, run)
+    gpus = None if hours_K is None else gpus_of(run)
     begins_s = None if hours_K is None else start_s(store, run)
     for name in sorted(set(found.problem_set_K.tolist())):
         rows_K = np.flatnonzero(found.problem_set_K == name)
@@ -112,37 +112,12 @@ def _run_curves(
             steps_K=found.step_K[rows_K].astype(np.float64),
             gpu_hours_K=None if hours_K is None else hours_K[found.step_K[rows_K]],
             gpus=gpus,
+            device="CPU" if hours_K is not None and is_on_cpu(run) else "",
             start_s=begins_s,
             trials=problems * (samples if wanted.kind == "avg" else 1),
             failed_rules=failed,
             validated_on=run.spec["validation"][name]["sha256"],
         )
-
-
-def _gpu_hours(store: Store, run: StoredRun) -> NDArray[np.float64] | None:
-    """GPU-hours of training by updates done, evaluations apart; None where no time was stored.
-
-    A worker without GPUs counts as one. What the simulator takes is nobody's price.
-    """
-    if run.spec["engine"] == "simulator":
-        return None
-    steps = store.steps(run.hash)
-    if not len(steps.step_K) or not (steps.wall_s_K > 0).any():
-        return None
-    took = np.zeros(int(steps.step_K.max()) + 1)
-    took[steps.step_K] = steps.wall_s_K
-    return np.asarray(np.cumsum(took) * (_gpus(run) or 1) / 3600)
-
-
-def _gpus(run: StoredRun) -> int | None:
-    """GPUs that a run trains on, where its engine is told how many."""
-    options = run.spec.get("engine_options") or {}
-    if run.spec["engine"] == "verl":
-        return int(options.get("nodes", 1)) * int(options.get("gpus_per_node", 8))
-    if run.spec["engine"] == "command":
-        return options.get("gpus")
-    on_gpus = str(options.get("device", "cpu")).startswith("cuda")
-    return int(options.get("processes", 1)) if on_gpus else None
 
 
 def _train_curves(store: Store, runs: list[StoredRun], metric: str | None) -> Iterator[Curve]:
@@ -291,7 +266,7 @@ def with_own_start(study: Study, folder: str | Path) -> Study:
     if study.rates_by_batch.gpu_hours_per_start is not None:
         return study
     with Store(folder) as store:
-        known = [each * (_gpus(run) or 1) / 3600 for run in store.runs()
+        known = [each * (gpus_of(run) or 1) / 3600 for run in store.runs()
                  if (each := start_s(store, run)) is not None]  # fmt: skip
     if not known:
         return study

@@ -14,12 +14,16 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from isocompute.errors import InputError
 from isocompute.files import drafted, refuse_file
 from isocompute.store import seals
 from isocompute.store.arms import arm_labels
 from isocompute.store.database import storage_error
 from isocompute.store.decisions import load_looks
+from isocompute.store.hours import gpus_of, trained_s
 from isocompute.store.pack import unpack
 from isocompute.store.store import Store, StoredRun
 from isocompute.study.adaptive import Look
@@ -84,7 +88,7 @@ def export_study(
         try:
             if tidy:
                 target.parent.mkdir(parents=True, exist_ok=True)
-                return [write(target, chain(_tidy(store, runs), imported))]
+                return [write(target, chain(_tidy(store, runs, times), imported))]
             target.mkdir(parents=True, exist_ok=True)
             return [write(target / f"{name}.{format}", rows()) for name, rows in tables.items()]
         except OSError as error:
@@ -150,8 +154,9 @@ def _arms(runs: Sequence[StoredRun]) -> dict[str, str]:
     return dict(zip((run.hash for run in runs), labels, strict=True)) if any(labels) else {}
 
 
-def _tidy(store: Store, runs: Sequence[StoredRun]) -> Iterator[Row]:
-    arms = _arms(runs)
+def _tidy(store: Store, runs: Sequence[StoredRun], times: bool) -> Iterator[Row]:
+    arms, by_hash = _arms(runs), {run.hash: run for run in runs}
+    took = {name: trained_s(store, run) for name, run in by_hash.items()} if times else {}
     for row in _evaluations(store, runs, times=False):
         yield {
             **{k: row[k] for k in ("problems_per_batch", "rollouts_per_problem", "rollouts")},
@@ -159,7 +164,15 @@ def _tidy(store: Store, runs: Sequence[StoredRun]) -> Iterator[Row]:
             "steps": row["step"], "metric": f"avg@{row['samples']}",
             "problem_set": row["problem_set"], "split": "validation",
             **({"arm": arms[row["run"]]} if arms else {}),
+            **(_took(took[row["run"]], gpus_of(by_hash[row["run"]]), row["step"]) if times else {}),
         }  # fmt: skip
+
+
+def _took(took: NDArray[np.float64] | None, gpus: int | None, step: int) -> Row:
+    """Seconds of training until a step, and GPU-hours where it was on GPUs."""
+    wall_s = None if took is None else float(took[step])
+    paid = None if wall_s is None or gpus is None else wall_s * gpus / 3600
+    return {"wall_s": wall_s, "gpu_hours": paid}
 
 
 def _steps(store: Store, runs: Sequence[StoredRun], times: bool) -> Iterator[Row]:

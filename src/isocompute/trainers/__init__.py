@@ -153,9 +153,10 @@ _TRAINERS: dict[str, _Trainer] = {
         problems="train_dataset.batch_size",
         group="gconfig.n_samples",
         steps="total_train_steps",
+        by_itself={"kl_coef": 0.0, "entropy_coef": 0.0},
         units="train_dataset.batch_size counts prompts. ppo_n_minibatches 1 means one update per "
         "batch, max_head_offpolicyness 0 that it is on-policy. A warm-up is a share of the updates "
-        "of all epochs, hence 0. kl_ctl takes KL from the reward. It has no entropy bonus.",
+        "of all epochs, hence 0. kl_ctl takes KL from the reward; the loss has no KL, no entropy.",
     ),
     "open-instruct": _Trainer(
         write=others.open_instruct_rows,

@@ -87,7 +87,7 @@ def slime_rows(asked: Asked) -> Iterator[Row]:
 
 
 def areal_rows(asked: Asked) -> Iterator[Row]:
-    """Counts prompts; it has no entropy bonus."""
+    """Counts prompts; its loss has no KL and no entropy bonus."""
     a, r = asked.allocation, asked.recipe
     yield Row(PLAN, "train_dataset.batch_size", a.problems_per_batch)
     yield Row(PLAN, "gconfig.n_samples", a.rollouts_per_problem)
@@ -100,7 +100,8 @@ def areal_rows(asked: Asked) -> Iterator[Row]:
     yield Row("staleness", "rollout.max_head_offpolicyness", int(asked.told("staleness", 0)))
     yield Row("learning_rate", "actor.optimizer.lr", asked.rate)
     yield from _schedule(asked, "actor.optimizer.lr_scheduler_type")
-    yield Row("kl_coef", "actor.kl_ctl", r.kl_coef)
+    for word in ("kl_in_reward", PLAN):  # its default is 0.1
+        yield Row(word, "actor.kl_ctl", asked.told("kl_in_reward", 0.0))
     yield Row("temperature", "gconfig.temperature", r.temperature)
 
 

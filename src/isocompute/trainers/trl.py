@@ -67,7 +67,8 @@ def trl_rows(asked: Asked, *, micro_batch: int = MICRO_BATCH, processes: int = 1
     yield Row("weight_decay", "weight_decay", r.weight_decay)
     yield Row("max_grad_norm", "max_grad_norm", r.max_grad_norm)
     yield Row("kl_coef", "beta", r.kl_coef)
-    yield Row("entropy_coef", "entropy_coef", r.entropy_coef)
+    if not r.entropy_coef or _is_token_mean(asked):  # its bonus is, and a study refuses others
+        yield Row("entropy_coef", "entropy_coef", r.entropy_coef)
     yield from _loss(asked)
     if (delta := asked.told("clip_dual", None)) is not None:
         yield Row("clip_dual", "delta", delta)
@@ -96,6 +97,13 @@ def trl_rows(asked: Asked, *, micro_batch: int = MICRO_BATCH, processes: int = 1
         yield Row("importance_cap", "vllm_importance_sampling_clip_max", r.importance_cap)
     if asked.seed is not None:
         yield Row("seed", "seed", asked.seed)
+
+
+def _is_token_mean(asked: Asked) -> bool:
+    """Whether its loss is a mean over tokens."""
+    objective = asked.told("objective", asked.recipe.objective)
+    aggregation = asked.told("aggregation", asked.recipe.aggregation)
+    return bool(objective == "cispo" or aggregation == "token-mean")
 
 
 def _loss(asked: Asked) -> Iterator[Row]:

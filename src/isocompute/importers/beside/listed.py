@@ -157,14 +157,29 @@ def configuration_in_table(
         for name, rows in tables_of(folder).items():
             if folder / name == path:
                 continue
-            row = next((rows[one] for one in (run, HISTORY.sub("", run)) if one in rows), None)
-            own = folder == path.parent or (folder in there and is_telling(run))
+            called = (run, HISTORY.sub("", run), *_placed(path, folder, run))
+            named = next((one for one in called if one in rows), None)
+            row = rows.get(named or "")
+            own = folder == path.parent or (
+                folder in there and (is_telling(run) or named in called[2:]))
             if row is not None and (own or _names_all(rows, path)):
                 found.append((name, row))
         if found:
             _refuse_two(path, run, found, known)
             return found[0]
     return None
+
+
+def _placed(path: Path, folder: Path, run: str) -> list[str]:
+    """What a table in a folder calls a log whose name others share: g4/seed0.
+
+    >>> _placed(Path("runs/g4/seed0/metrics.jsonl"), Path("runs"), "seed0")[:2]
+    ['g4/seed0', 'g4/seed0/metrics.jsonl']
+    """
+    if run != run_name(path) or folder == path.parent:
+        return []
+    below = path.relative_to(folder)
+    return [below.parent.as_posix(), below.as_posix(), (below.parent / run).as_posix()]
 
 
 def _refuse_two(

@@ -18,6 +18,7 @@ from __future__ import annotations
 import ast
 import contextlib
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from itertools import islice
 from pathlib import Path
@@ -88,6 +89,15 @@ _MOST = 0.9  # of them, which begin so: a comment or a cut line may stand betwee
 _MANY = 256  # names: a prefix that differs more tells something else
 
 
+# Of loops of one's own: Epoch:[1/1](8/9751), Reward: 0.31; 3/50 | loss=0.2 | acc=12.5%
+_COUNT = re.compile(
+    r"(?P<before>[^{}/]{0,80}?)(?:\bepoch\W{0,3}(?P<epoch>[1-9][0-9]{0,5})/[0-9]{1,6}\W{1,4})?"
+    r"(?<![\w/.])(?P<step>[0-9]{1,9})/(?P<of>[1-9][0-9]{0,8})(?![\w/.])(?P<rest>[^{}]{1,400})$",
+    re.I,
+)
+_OF_EPOCHS = re.compile(r"epochs?\W*$", re.I)
+
+
 class Printed(NamedTuple):
     """A printed row: the trainer's format, its step as text, its numbers."""
 
@@ -152,6 +162,30 @@ def row_in(text: str) -> Printed | None:
         return Printed(source, step, {f"{part}/step": int(step), **values})
     named = {f"{part}/{key}": value for key, value in values.items()}
     return Printed(source, step, {f"{part}/global_step": int(step), **named})
+
+
+def steps_told(
+    lines: Iterable[tuple[int, str]], form: re.Pattern[str]
+) -> list[tuple[int, str, dict[str, str]]]:
+    """Lines that say a step: by a form, or where none does by the count k/N that most have.
+
+    >>> [(said["step"], said["rest"]) for _, _, said in steps_told(
+    ...     [(1, "Epoch:[2/2](8/50), Reward: 0.3"), (2, "1/4 loaded")] * 2, _TORCHTUNE)]
+    [('58', '), Reward: 0.3'), ('58', '), Reward: 0.3')]
+    """
+    told, counted = list[tuple[int, str, dict[str, str]]](), list[tuple[int, str, dict[str, str]]]()
+    for number, text in lines:
+        if match := form.match(text):
+            told.append((number, text, match.groupdict("")))
+        elif not told and (match := _COUNT.match(text)) and not _OF_EPOCHS.search(match["before"]):
+            counted.append((number, text, match.groupdict("")))
+    most = Counter(said["of"] for *_, said in counted if "=" in said["rest"] or ":" in said["rest"])
+    of = most.most_common(1)[0][0] if most and not told else ""
+    for number, text, said in counted:
+        if said["of"] == of:
+            said["step"] = str((int(said["epoch"] or 1) - 1) * int(of) + int(said["step"]))
+            told.append((number, text, said))
+    return told
 
 
 def settings_in(text: str) -> dict[str, object]:

@@ -154,6 +154,8 @@ def _history(data: bytes, record: int, collector: Collector) -> None:
         if number == 2 and isinstance(field, bytes) and step is None:
             step = next((signed(v) for f, v in iter_fields(field)
                          if f == 1 and isinstance(v, int)), 0)
+    if "step" in values and "epoch" in values:
+        values["step"] = collector.counters.in_epochs(values["step"], values)
     if step is not None:
         collector.row(step, values, record, calls=True)
 

@@ -24,7 +24,7 @@ from isocompute.errors import InputError
 from isocompute.importers.beside.listed import NAMING
 from isocompute.importers.formats.jsonl import RUN_KEYS, RunsOfRows, take_row
 from isocompute.importers.formats.notebooks import cells_of, trainings_of
-from isocompute.importers.formats.printed import settings_in
+from isocompute.importers.formats.printed import settings_in, steps_told
 from isocompute.importers.formats.whose import STEP_COLUMNS
 from isocompute.importers.runs.collect import Collector
 from isocompute.importers.tables.handing import is_a_table, of_training_alone
@@ -227,10 +227,7 @@ def _told(path: Path, settings: Settings) -> tuple[list[_Row], Settings, str]:
     Also the settings, and a line, where those print the successes of one number beside it.
     """
     rows, held_out, shares, progress = list[_Row](), 0, set[tuple[str, str]](), set[bool]()
-    for number, text in _lines(path):
-        match = _TOLD.match(text)
-        if match is None:
-            continue
+    for number, text, match in steps_told(_lines(path), _TOLD):
         words = _SAID.findall(match["before"])
         word = next((one for one in words if one.lower() in SPLITS), "")
         found = _NUMBER.findall(f"{match['before']} | {match['rest']}")

@@ -109,7 +109,7 @@ class Sides:
                 self._note("batches were refilled after filtering: more rollouts were drawn than "
                            "B_p * n * step counts")  # fmt: skip
             return None
-        side = self.by_kind[kind]
+        side = self.by_kind.setdefault(kind, {})
         if kind in self._trained:
             if step < self._trained[kind]:
                 self.trained_again(step)

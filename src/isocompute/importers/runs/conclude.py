@@ -42,7 +42,7 @@ from isocompute.importers.values.timing import (
     share_at_the_end,
     times_of,
 )
-from isocompute.importers.words.called import counts_problems, is_batch, is_called
+from isocompute.importers.words.called import counts_problems, is_batch, is_called, may_be_n
 from isocompute.importers.words.configuration import facts_of, gpus_of, highest_reward, problems_of
 from isocompute.importers.words.fresh import Found, device_batch, processes_of, sharing
 from isocompute.importers.words.meanings import SPLIT_IN_KEY
@@ -217,7 +217,8 @@ def _tell_order(c: Collected, what: str, redone: int | None, is_backward: bool) 
 
 def _spent(c: Collected, compute: Compute) -> Spent:
     """What its updates took: time, GPUs, tokens, passes over the problems."""
-    times, gpus = times_of(c.side), c.settings.gpus or gpus_of(c.config)
+    evaluated = {step for p in c.points if p.column.split != "train" for step in p.steps_K.tolist()}
+    times, gpus = times_of(c.side, evaluated), c.settings.gpus or gpus_of(c.config)
     devices = None if sharing(c.config)[0] else processes_of(c.config)
     if gpus is None and (gpus := devices) and times:
         c.counters.infer(f"gpus={gpus}: one for each process")
@@ -238,7 +239,8 @@ def _of_batch(c: Collected, values: Mapping[str, int | None]) -> list[str]:
     return [
         key for name in ("problems_per_batch", _N) if values[name] is None for key in c.config
         if (whole(c.config[key]) is not None and (
-            is_called(key, name) or (name == _N and is_batch(key)))) or key in of_units
+            is_called(key, name) or (name == _N and (is_batch(key) or may_be_n(key))))
+        ) or key in of_units
     ]  # fmt: skip
 
 

@@ -9,7 +9,8 @@ Shape legend: K evaluations; L rows with epochs; T times; R rows.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from itertools import pairwise
 from math import comb
 from statistics import median
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -26,10 +27,12 @@ FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 Side = Mapping[int, float]
 
-# Seconds of one update: verl 0.9 (`timing_s/step`, `perf/time_per_step`), TRL 1.x (`step_time`).
+# Seconds of one update: verl 0.9 (`timing_s/step`, `perf/time_per_step`), TRL 1.x (`step_time`),
+# NeMo-RL (`total_step_time`), OpenRLHF (`step_total`: its parts, or a clock that evaluations stop).
+# From one update to the next, evaluations in between: slime (`train_wait_time` + `train_time`).
 # Seconds since the start: TRL's last row, W&B. verl's throughput is tokens per second and GPU.
 SECONDS, SINCE, WHOLE, THROUGHPUT = "seconds", "runtime", "train_runtime", "throughput"
-TESTING, SAVING = "testing", "saving"
+TURN, TESTING, SAVING = "turn", "testing", "saving"
 # Parts of verl's steps: those that are always there, and all.
 _MAIN = ("gen", "update_actor")
 PARTS = (*_MAIN, "reward", "old_log_prob", "ref", "values", "adv", "update_critic",
@@ -40,12 +43,17 @@ TIMING_KEYS = {
     "perf/time_per_step": SECONDS,
     "step_time": SECONDS,
     "train/step_time": SECONDS,
+    "timing/train/total_step_time": SECONDS,
+    **dict.fromkeys(("timing/step_total", "train/timing/step_total"), SECONDS),
+    "perf/step_time": TURN,
     "_runtime": SINCE,
     "train_runtime": WHOLE,
     "train/train_runtime": WHOLE,
     "perf/throughput": THROUGHPUT,
-    "timing_s/testing": TESTING,
+    **dict.fromkeys(("timing_s/testing", "timing/validation/total_validation_time",
+                     "eval_runtime", "eval/runtime"), TESTING),
     "timing_s/save_checkpoint": SAVING,
+    "timing/train/checkpointing": SAVING,
     **{f"timing_s/{name}": f"part {name}" for name in PARTS},
 }
 
@@ -72,7 +80,7 @@ class Times(NamedTuple):
 
     Args:
         until_T, seconds_T, updates_T: so many seconds for so many updates, up to one.
-        clocked: evaluations and checkpoints are in them.
+        clocked: evaluations are in them, and checkpoints as far as the log times them.
     """
 
     until_T: FloatArray
@@ -106,16 +114,73 @@ def said_of(times: Times | None, gpus: float | None) -> dict[str, Any]:
             "gpu_s_per_step": None if gpus is None else of_all * gpus}  # fmt: skip
 
 
-def times_of(side: Mapping[str, Side]) -> Times | None:
-    """Times of updates; None where the log has none.
+def times_of(side: Mapping[str, Side], evaluated: Collection[int] = ()) -> Times | None:
+    """Times of updates, evaluations in them where the log tells theirs; None where it has none.
+
+    Args:
+        side: by kind ("seconds", "turn", "runtime", "train_runtime", "throughput", "total",
+            "testing", of one set among several "testing NAME", "saving") the numbers by step.
+        evaluated: the steps with scores of evaluations.
+    """
+    times = _of_updates(side)
+    if times is None or times.clocked:
+        return times
+    took = dict[int, float]()
+    for kind, by_step in side.items():
+        if kind.partition(" ")[0] == TESTING:
+            took |= {step: took.get(step, 0.0) + v for step, v in by_step.items() if v > 0}
+    if not took and (each := _by_clock(side, evaluated)):
+        took = dict.fromkeys(evaluated, each)
+    if not took:
+        return times
+    if 0 in evaluated and 0 not in took and len({*evaluated}) == len(took) + 1:
+        took[0] = median(took.values())  # before training, where verl times nothing
+    seconds_T = times.seconds_T + _spread(times, took)
+    if saved := {step: v for step, v in side.get(SAVING, {}).items() if v > 0}:
+        seconds_T += _spread(times, saved)
+    return times._replace(seconds_T=seconds_T, clocked=True)
+
+
+def _spread(times: Times, took: Side) -> FloatArray:
+    """Seconds now and then, over the updates up to each, in which it would come as often again.
+
+    >>> times = Times(np.array([1.0, 2.0, 3.0, 5.0]), np.ones(4), np.ones(4))
+    >>> _spread(times, {0: 1.0, 2: 4.0, 4: 6.0}).tolist()
+    [2.5, 2.5, 3.0, 3.0]
+    """
+    begins = times.until_T[0] - times.updates_T[0]
+    at = np.array(sorted(step for step in took if step > begins) or [times.until_T[-1]], np.float64)
+    each = np.array([took.get(int(step), 0.0) for step in at])
+    each[0] += sum(v for step, v in took.items() if step <= begins)
+    rate = each / np.diff(at, prepend=begins)
+    return np.asarray(rate[np.minimum(np.searchsorted(at, times.until_T), len(at) - 1)])
+
+
+def _by_clock(side: Mapping[str, Side], evaluated: Collection[int]) -> float:
+    """Seconds of an evaluation by a clock that runs beside the updates' own; 0 where none tells.
+
+    An evaluation lies before the row of its step (verl) or after it: where more of the clock is.
+    """
+    clock, seconds, tested = side[SINCE], side[SECONDS], {*evaluated}
+    more = {(a, b): clock[b] - clock[a] - seconds[b] for a, b in pairwise(sorted(clock))
+            if b == a + 1 and b in seconds and clock[b] > clock[a]}  # fmt: skip
+    found = 0.0
+    for end in (0, 1):
+        within = [v for span, v in more.items() if span[end] in tested]
+        plain = [v for span, v in more.items() if span[end] not in tested]
+        if len(within) > 1 and len(plain) > 1:
+            found = max(found, median(within) - median(plain))
+    # The least that a clock of whole seconds tells.
+    return found if found >= 1 else 0.0
+
+
+def _of_updates(side: Mapping[str, Side]) -> Times | None:
+    """Times of training alone where a log tells them, else by a clock.
 
     verl's `timing_s/step` holds `timing_s/testing` from 0.2 to 0.5, and `timing_s/save_checkpoint`
     then and since 0.7.1 (trainer/ppo/ray_trainer.py, fit, up to 0.9.1). No log names its release.
-    Steps that neither tested nor saved are training alone in all of them.
-
-    Args:
-        side: by kind ("seconds", "runtime", "train_runtime", "throughput", "total", "testing",
-            "saving") the numbers by step.
+    NeMo-RL's `total_step_time` holds both (algorithms/grpo.py, 0.5). Steps that neither tested nor
+    saved are training alone in all of them.
     """
     steps = {s: v for s, v in side[SECONDS].items() if s > 0 and v > 0}
     if steps:
@@ -128,6 +193,8 @@ def times_of(side: Mapping[str, Side]) -> Times | None:
             return _each(steps, clocked=True)
         less = {s: v - sum(side[kind].get(s, 0.0) for kind in held) for s, v in steps.items()}
         return _each({s: v for s, v in less.items() if v > 0})
+    if turns := {s: v for s, v in side.get(TURN, {}).items() if s > 0 and v > 0}:
+        return _each(turns, clocked=True)
     whole = {s: v for s, v in side[WHOLE].items() if s > 0 and v > 0}
     if whole:
         last = max(whole)

@@ -11,6 +11,7 @@ import re
 import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import fields, replace
+from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from isocompute.errors import AskedError, InputError
@@ -25,6 +26,7 @@ from isocompute.importers.words.called import (
     is_called,
     mapping,
     maps_of,
+    may_be_n,
 )
 from isocompute.importers.words.names import (
     alike_under,
@@ -170,6 +172,12 @@ def configuration_asked(runs: Sequence[ImportedRun]) -> InputError | None:
     missing = [n for n in DESIGN[:2] if any(getattr(run, n) is None for run in lacking)]
     others = len({id(r) for r in lacking}) - 1
     cure = _with_seed(_cure(runs, missing), runs)
+    if len({run.name for run in runs}) < len(runs):
+        above = Path(lacking[0].provenance.path).parent
+        above = above.parent if above.name == lacking[0].name else above
+        place = f"{above.name}/{lacking[0].name}"
+        by_place = f"columns run (names repeat: with its folder, as {place}),"
+        cure = cure._replace(text=cure.text.replace("columns run,", by_place))
     return InputError(
         f"{' and '.join(f'`{n}`' for n in missing)} must be known, but {lacking[0].name!r} "
         f"({lacking[0].provenance.path}{f', and {others} more' if others else ''}) does not log "
@@ -278,7 +286,8 @@ def _maps(keys: Sequence[str], missing: Sequence[str]) -> Cure | None:
     """`--map` for what is missing, where keys seem to hold all of it; None where they do not."""
     batch = next((key for key in keys if is_batch(key)), None)
     keys = [key for key in keys if not is_batch(key) or is_called(key, "problems_per_batch")]
-    there = {n: k for n in missing if (k := next((k for k in keys if is_called(k, n)), None))}
+    there = {n: k for n in missing if (k := next(
+        (k for k in keys if (may_be_n(k) if n == _N else is_called(k, n))), None))}  # fmt: skip
     if batch is not None and "problems_per_batch" in missing and _N in there:
         there = {"problems_per_batch": batch, **there}
     if batch is not None and not there and [*missing] == [_N]:  # n = B / B_p

@@ -274,6 +274,16 @@ def is_called(key: str, name: str) -> bool:
     return re.fullmatch(_CALLED[name], plain, re.I) is not None
 
 
+def may_be_n(key: str) -> bool:
+    """Whether a key of a configuration may say n; in a row, or a table, `group` is a label.
+
+    >>> may_be_n("grpo.group"), may_be_n("n_samples"), may_be_n("group_name")
+    (True, True, False)
+    """
+    group = re.fullmatch(r"(?:.*[./])?group", key, re.I) and not _OF_EVALUATION.search(key)
+    return bool(group) or is_called(key, "rollouts_per_problem")
+
+
 def counts_step(key: str) -> bool:
     """Whether a key of rows seems to count what an update took.
 

@@ -19,7 +19,14 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 
 from isocompute.importers.values.reading import number
-from isocompute.importers.values.timing import ALIKE, ALIKE_KEYS, EPOCH, EPOCH_KEYS, TIMING_KEYS
+from isocompute.importers.values.timing import (
+    ALIKE,
+    ALIKE_KEYS,
+    EPOCH,
+    EPOCH_KEYS,
+    TESTING,
+    TIMING_KEYS,
+)
 from isocompute.importers.words.called import may_be_setting, refuse_logarithm
 from isocompute.importers.words.configuration import IN_ROWS, MODELS
 from isocompute.importers.words.settings import Column, Settings
@@ -28,6 +35,7 @@ from isocompute.importers.words.vocabulary import (
     COUNTED,
     CUT_KEYS,
     ENDED_KEYS,
+    EVALUATED_SET,
     EVICTED_KEYS,
     LENGTH_KEYS,
     PROMPT_KEY,
@@ -98,6 +106,8 @@ def meaning_of(
         return f"~{key}"
     if key in _SIDES:
         return _SIDES[key]
+    if key.endswith("_runtime") and (of := EVALUATED_SET.fullmatch(key)):  # of TRL's, one each
+        return f"{TESTING} {of[1]}"
     column = column_of(key, counters)
     if column is not None:
         return settings.beside(column, key)

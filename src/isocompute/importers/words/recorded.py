@@ -37,14 +37,13 @@ class _Key(NamedTuple):
     beside: str = ""
 
 
-_SKYRL, _NEMO = "trainer.algorithm", "loss_fn"
+_SKYRL, _NEMO, _AREAL = "trainer.algorithm", "loss_fn", "actor.kl_ctl"
 _TRL, _OPEN_INSTRUCT = "num_generations", "num_unique_prompts_rollout"
 _KEYS = (
     _Key("kl_coef", f"{_ACTOR}.kl_loss_coef", switch=f"{_ACTOR}.use_kl_loss"),
     _Key("kl_coef", f"{_SKYRL}.kl_loss_coef", switch=f"{_SKYRL}.use_kl_loss"),
     _Key("kl_coef", "kl_loss_coef", switch="use_kl_loss"),  # slime
     _Key("kl_coef", f"{_NEMO}.reference_policy_kl_penalty"),
-    _Key("kl_coef", "actor.kl_ctl"),
     _Key("kl_coef", "beta", beside=_TRL),
     _Key("kl_coef", "beta", beside=_OPEN_INSTRUCT),
     _Key("kl_coef", "algo.kl.init_coef", switch="algo.kl.use_loss"),  # OpenRLHF
@@ -95,6 +94,8 @@ def recorded_of(config: Config) -> dict[str, str]:
             value = None if said is None else value if said else 0.0
         if value is not None and not _is_elsewhere(one, config):
             found[one.word] = f"{value:.6g}"
+    if _AREAL in config:  # in the reward of every token (areal/trainer/ppo/actor.py), not the loss
+        found.setdefault("kl_coef", "0")
     if "kl_coef" in found:  # a trainer that writes the one has no other bonus than it writes
         found.setdefault("entropy_coef", "0")
     trained = trained_of(config)
@@ -361,6 +362,7 @@ def _in_openrlhf(config: Config) -> Words:
 
 def _in_others(config: Config) -> Words:
     """SkyRL, NeMo-RL, slime, AReaL, prime-rl, open-instruct: updates, schedule, staleness."""
+    yield "kl_in_reward", _number(config, _AREAL)
     skyrl = "trainer.algorithm"
     yield "objective", _objective(
         _text(config, f"{skyrl}.advantage_estimator", "advantage_estimator"),

@@ -1,0 +1,48 @@
+"""Hours that runs of a study trained, and on how many GPUs.
+
+Shape legend: K updates.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from isocompute.store.store import Store, StoredRun
+
+
+def trained_s(store: Store, run: StoredRun) -> NDArray[np.float64] | None:
+    """Seconds of training by updates done, evaluations apart; None where no time was stored.
+
+    What the simulator takes is nobody's price.
+    """
+    if run.spec["engine"] == "simulator":
+        return None
+    steps = store.steps(run.hash)
+    if not len(steps.step_K) or not (steps.wall_s_K > 0).any():
+        return None
+    took = np.zeros(int(steps.step_K.max()) + 1)
+    took[steps.step_K] = steps.wall_s_K
+    return np.asarray(np.cumsum(took))
+
+
+def gpu_hours_of(store: Store, run: StoredRun) -> NDArray[np.float64] | None:
+    """GPU-hours of the same; a worker without GPUs counts as one."""
+    took = trained_s(store, run)
+    return None if took is None else took * (gpus_of(run) or 1) / 3600
+
+
+def gpus_of(run: StoredRun) -> int | None:
+    """GPUs that a run trains on, where its engine is told how many."""
+    options = run.spec.get("engine_options") or {}
+    if run.spec["engine"] == "verl":
+        return int(options.get("nodes", 1)) * int(options.get("gpus_per_node", 8))
+    if run.spec["engine"] == "command":
+        return options.get("gpus")
+    on_gpus = str(options.get("device", "cpu")).startswith("cuda")
+    return int(options.get("processes", 1)) if on_gpus else None
+
+
+def is_on_cpu(run: StoredRun) -> bool:
+    """Whether it is known to train on processors alone: the local engine, unless told of a GPU."""
+    return run.spec["engine"] == "local" and gpus_of(run) is None

@@ -37,11 +37,7 @@ from isocompute.design import (
 )
 from isocompute.design import candidates as sweeps
 from isocompute.design.candidates import candidates, starting_bp
-from isocompute.design.kept import Kept, kept_recipe
-from isocompute.design.prior import BUDGET_SD
-from isocompute.design.simulate import evaluated_at, simulate
-from isocompute.design.words import _recipe
-from isocompute.design.worth import (
+from isocompute.design.judge import (
     allowed,
     best_guess,
     guesses,
@@ -49,6 +45,10 @@ from isocompute.design.worth import (
     one_for_all,
     planned,
 )
+from isocompute.design.kept import Kept, kept_recipe
+from isocompute.design.prior import BUDGET_SD
+from isocompute.design.simulate import evaluated_at, simulate
+from isocompute.design.words import _recipe
 from isocompute.domain import Configuration, Curve, documented, notice
 from isocompute.errors import InputError, RefusalError
 from isocompute.recipe import Recipe

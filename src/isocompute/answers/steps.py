@@ -160,9 +160,7 @@ def steps_take(
     """What the steps train that no notice knows, by code.
 
     Args:
-        chosen: the prescription.
         first: with one or two n, the run of an untested one that comes first.
-        bought: rollouts of the plan.
         near: the configurations that a step trains on or adds seeds to.
         batch: rollouts of that at which learning rates are tried.
     """
@@ -204,13 +202,11 @@ def run_next(
 
     Args:
         notices: of the plan, the verdict's reason first; its step goes first.
-        chosen: the prescription.
         reach: rollouts to train to, where the data end too soon; no more than `spend`.
         spend: what the plan may spend, in rollouts.
         study: what adds runs to the sweep; None: another trainer made them, and no command of
             isocompute does.
         contended: n that may be best, one or more.
-        price: what rollouts cost.
         instead: what a step trains by code, instead of what the notice says.
         problems, difficulty: where they were said.
         worth: of a code, what its step trains and what those before it do: what it can gain, and

@@ -80,7 +80,6 @@ def seeds(
     What lies beyond tells nothing of one n against another. At equal cost rollouts differ by n.
 
     Args:
-        more: runs of each.
         x: budget of a plan, which needs no more.
     """
     end, tested = min(fit.support[1], x), fit.configurations
@@ -99,14 +98,7 @@ def named(fit: Reading, which: Sequence[Configuration]) -> str:
 def open_choice(
     fit: Reading, contended: Sequence[int], good: Sequence[int], n_tested: int, at: float,
 ) -> list[Notice]:
-    """The notice that more than half of the n tested, and not two alone, may be best somewhere.
-
-    Args:
-        contended: n that may be best.
-        good: those to take.
-        n_tested: how many there are.
-        at: the budget.
-    """
+    """The notice that more than half of the n tested, and not two alone, may be best somewhere."""
     if not 2 * len(contended) > n_tested > 1 or len(contended) == 2 < n_tested:
         return []
     trains = seeds(fit, at_their_best(fit, contended, at), x=at)

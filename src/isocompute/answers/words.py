@@ -9,17 +9,23 @@ from typing import Any
 
 from isocompute.answers.around import known_words
 from isocompute.answers.assumed import recipe_unsaid, unsaid_of_runs
-from isocompute.answers.beside import lead_words, less_words, passes_words
+from isocompute.answers.beside import lead_words, less_words, open_words, passes_words
 from isocompute.answers.broke import fell_words, trained_words
-from isocompute.answers.cost_words import cost_words, is_training_alone, other_amounts
 from isocompute.answers.logged import as_logged, score_text
 from isocompute.answers.machines import clock_words
-from isocompute.answers.on_the_way import FURTHER, check_words
 from isocompute.answers.prescribe import AS_GOOD
-from isocompute.answers.step_lines import checks, step_lines, too_dear_lines, wrapped
+from isocompute.answers.step_lines import (
+    checks,
+    cost_words,
+    is_training_alone,
+    other_amounts,
+    step_lines,
+    too_dear_lines,
+    wrapped,
+)
 from isocompute.answers.steps import OF_THE_SWEEP, WIDTH, amounts, plain_rate
 from isocompute.answers.target import target_words
-from isocompute.answers.tied import open_words
+from isocompute.answers.worth import FURTHER, check_words
 from isocompute.domain import Configuration
 from isocompute.domain.text import ROOM, compact, singular, unit_words
 from isocompute.errors import InputError

@@ -15,16 +15,14 @@ from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from isocompute.answers.best import expected_regret, probability_best
 from isocompute.domain import Configuration, Curve
 from isocompute.errors import RefusalError
+from isocompute.intervals import FloatArray
 from isocompute.model.fit import fit_posterior
 from isocompute.model.posterior import BEYOND, HALF, Posterior
 from isocompute.study.adaptive import Action, Decision, Grid, Look
-
-FloatArray = NDArray[np.float64]
 
 DRAWS = 200  # of a fit
 NEAR = 0.005  # of score: a configuration so close to the best matters
@@ -65,7 +63,6 @@ def next_look(grid: Grid, curves: Sequence[Curve], last: Look) -> Look:
     """Decide what every configuration does next.
 
     Args:
-        grid: what there is to choose from.
         curves: of the runs that train, up to where the last look sent them.
         last: the look before; its runs have trained, or failed.
 
@@ -303,7 +300,6 @@ def _worth(score_DJX: FloatArray, seen_D: FloatArray, noise: float) -> float:
     Source: Frazier, Powell, Dayanik 2009, INFORMS Journal on Computing 21(4), equation 11.
 
     Args:
-        score_DJX: draws along the path.
         seen_D: draws of what would be seen.
         noise: variance with which.
     """

@@ -208,7 +208,6 @@ def candidates(limits: Limits, b_p: int, guess: int, *, fixed: bool) -> list[Swe
     """Sweeps within the limits, at the largest B_p at which there are any.
 
     Args:
-        limits: to keep to.
         b_p: the largest B_p; halved, down to 8, while nothing fits.
         guess: the best n without a sweep: one candidate of each shape is centred on it.
         fixed: B_p was asked for: it is not halved.

@@ -116,11 +116,8 @@ def planned(worlds: Worlds, sweep: Sweep, final: ArrayLike, among: Sequence[int]
     As `answers.prescribe` with a tested grid: the tested n of the largest expected score.
 
     Args:
-        worlds: the truths.
-        sweep: what is trained.
         final: rollouts of the final run, or those of each n (F,).
         among: indices of the n that the limits leave.
-        seed: of all luck.
         first: number of the first world, where the worlds are a part of more.
     """
     out = np.empty(len(worlds), dtype=np.int64)
@@ -168,23 +165,15 @@ def nothing_lost(gain: Loss) -> bool:
 
 @dataclass(frozen=True)
 class Judge:
-    """Losses in the worlds of one question.
-
-    Args:
-        worlds: the prior.
-        limits: to keep to.
-        b_p: of sweep and final run.
-        seed: of everything random.
-        whole_F: rollouts of each n without a sweep; None: of the whole budget, no evaluations.
-        alone_bp: B_p of a run without a sweep; None: the same.
-    """
+    """Losses in the worlds of one question."""
 
     worlds: Worlds
     limits: Limits
-    b_p: int
+    b_p: int  # of sweep and final run
     seed: int
+    # Rollouts of each n without a sweep; None: of the whole budget, no evaluations.
     whole_F: FloatArray | None = None
-    alone_bp: int | None = None
+    alone_bp: int | None = None  # B_p of a run without a sweep; None: the same
 
     def bought(self, amount: float) -> FloatArray:
         """Rollouts of each n that an amount buys, (F,)."""
@@ -232,8 +221,6 @@ class Judge:
         """Losses by a sweep, in so many worlds that its gain over a guess is clear, and in which.
 
         Args:
-            sweep: the candidate.
-            guess: what is run without it.
             first: the first world that has not been seen yet.
             draws: worlds to begin with.
         """
@@ -298,8 +285,6 @@ class Judge:
         """The worth of the same sweep with shorter or longer runs; None where it cannot be run.
 
         Args:
-            sweep, times: what is scaled.
-            which: the worlds.
             after: the loss by the sweep itself.
             after_W: that in these worlds.
         """

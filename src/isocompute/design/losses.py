@@ -42,12 +42,7 @@ def _against(more: float) -> str:
 
 
 def worth_words(d: Row, took: str) -> str:
-    """What a guess loses at this budget, and a sweep; and both where no prior fits.
-
-    Args:
-        d: the document of `design --json`.
-        took: what the sweep takes of the budget.
-    """
+    """What a guess loses at this budget, and a sweep; and both where no prior fits."""
     worth, sweep = d["worth"], d["sweep"]
     after, none = worth["after"], worth["without"]
     edge = {"capped_by_tested_n", "n_at_smallest_tested"} & {one["code"] for one in d["notices"]}

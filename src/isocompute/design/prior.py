@@ -21,10 +21,9 @@ from isocompute.answers.around import PUBLISHED_PROBLEMS
 from isocompute.answers.fit import Fit, fit_sweep
 from isocompute.domain import Curve
 from isocompute.errors import InputError, RefusalError
+from isocompute.intervals import FloatArray
 from isocompute.model import Posterior, fit_posterior
 from isocompute.sources.studies import study_facts
-
-FloatArray = NDArray[np.float64]
 
 # Sweeps of Qwen2.5-7B-Instruct by difficulty (arXiv 2603.12151). Those at B_p = 256 hold few n.
 SHIPPED: Mapping[str, tuple[str, ...]] = {

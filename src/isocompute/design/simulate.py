@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from isocompute.allocation import (
     Allocation,
@@ -20,10 +19,9 @@ from isocompute.allocation import (
 )
 from isocompute.design.prior import Worlds
 from isocompute.domain import Curve
+from isocompute.intervals import FloatArray
 from isocompute.lr_sweep import FACTORS, anchored_at
 from isocompute.recipe import Recipe
-
-FloatArray = NDArray[np.float64]
 
 # How runs of one configuration differ: medians of the model's own prior (model/noise.py), so that
 # the noise of a designed sweep is the noise that its fit expects.

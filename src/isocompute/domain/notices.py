@@ -368,9 +368,7 @@ def notice(code: str, *, trains: Effort | None = None, **values: Any) -> Notice:
     """The notice of a code with its fields filled; exactly those of the table must be given.
 
     Args:
-        code: of the table.
         trains: rollouts that the remedy takes, said in it where it has a place for that.
-        values: the fields.
     """
     template = NOTICES[code]
     assert set(values) == template.fields, f"{code} has the fields {sorted(template.fields)}"

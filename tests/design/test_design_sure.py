@@ -29,7 +29,7 @@ from isocompute.design import (
 )
 from isocompute.design.judge import Judge, Loss, Lost, most_judged, nothing_lost, pays
 from isocompute.design.kept import Kept
-from isocompute.design.losses import why_lines
+from isocompute.design.words import why_lines
 from isocompute.errors import InputError
 from isocompute.lr_sweep import LEAST, STEPS
 from isocompute.recipe import Recipe

@@ -27,7 +27,7 @@ from isocompute.answers.prescribe import Prescription, Question, prescribe
 from isocompute.answers.spending import apart
 from isocompute.answers.steps import first_to
 from isocompute.answers.verdict import named
-from isocompute.domain import Configuration, Notice, notice
+from isocompute.domain import Configuration, Notice, notice, says
 from isocompute.domain.text import ROOM, compact, fitting, singular, unit_words
 from isocompute.errors import InputError
 from isocompute.model.prior import OCTAVES
@@ -209,18 +209,13 @@ def overtakes(q: Question, chosen: Configuration) -> dict[str, Any] | None:
     return {"x": from_, "at": known, "behind": behind, **fit.configurations[best]._asdict()}
 
 
-def of_another_model(d: Mapping[str, Any]) -> bool:
-    """Whether a plan comes from the sweep of another model."""
-    return any(one["code"] == "law_of_another_model" for one in d.get("notices") or ())
-
-
 def lead_words(d: Mapping[str, Any], room: float = ROOM) -> str:
     """One line of it, why a plan differs from what leads in its data; "" where it does not.
 
     Of the sweep of another model that is the lesser doubt, and the room is that of what to do.
     """
     found = d.get("overtakes")
-    if not found or found["x"] is None or of_another_model(d):
+    if not found or found["x"] is None or says(d, "law_of_another_model"):
         return ""
     before = found["rollouts_per_problem"]
     if before != d["rollouts_per_problem"] and before in d["confidence_set"]:
@@ -268,7 +263,7 @@ def passes_of(q: Question, a: Allocation) -> tuple[dict[str, Any], list[Notice]]
 
 def passes_words(d: Mapping[str, Any]) -> str:
     """Passes of a plan that goes over its problems more often than the sweep did; else ""."""
-    if all(one["code"] != "passes_over_data" for one in d.get("notices", ())):
+    if not says(d, "passes_over_data"):
         return ""
     passes, seen = d["passes_over_data"], d.get("passes_in_sweep")
     problems = d["steps"] * d["problems_per_batch"] / passes
@@ -333,19 +328,15 @@ def not_told_apart(q: Question, found: Prescription) -> dict[str, Any] | None:
         return None
     chosen, n = found.configuration, sorted({c.rollouts_per_problem for c, _ in open_.trains})
     now = None if q.current is None else today(q, chosen.problems_per_batch).rollouts_per_problem
-    take = chosen.rollouts_per_problem
-    if now in n and now != take:
-        return {"rollouts_per_problem": n, "take": take, "other": now, "why": "today",
-                "cost_share": None}  # fmt: skip
+    take, other, why, share = chosen.rollouts_per_problem, None, "any", None
     cost = {c: q.cost(c, q.rollouts(c))["gpu_hours"] for c, _ in open_.trains}
-    least, why, share = take, "any", None
-    if None not in cost.values() and apart(min(cost.values()), max(cost.values())):
-        cheapest = min(cost, key=lambda c: cost[c])
-        least, why = cheapest.rollouts_per_problem, "cheapest"
+    if now in n and now != take:
+        other, why = now, "today"
+    elif None not in cost.values() and apart(min(cost.values()), max(cost.values())):
+        why, cheapest = "cheapest", min(cost, key=lambda c: cost[c])
         own = q.cost(chosen, q.rollouts(chosen))["gpu_hours"]
         share = cost[cheapest] / own if apart(cost[cheapest], own) else None
-        least = least if share else take
-    other = None if least == take else least
+        other = cheapest.rollouts_per_problem if share else None
     return {"rollouts_per_problem": n, "take": take, "other": other, "why": why,
             "cost_share": share}  # fmt: skip
 
@@ -356,7 +347,7 @@ def open_words(d: Mapping[str, Any]) -> str:
     Of the sweep of another model that is the lesser doubt.
     """
     found = d.get("not_told_apart")
-    if not found or of_another_model(d):
+    if not found or says(d, "law_of_another_model"):
         return ""
     n = [*map(str, found["rollouts_per_problem"])]
     take = {"today": f"today's {found['other']} may be best, too",

@@ -112,15 +112,13 @@ def share_paid(d: Mapping[str, Any], steps: Sequence[Mapping[str, Any]]) -> floa
 
 def _together(paid: Sequence[Mapping[str, Any]]) -> tuple[dict[str, Any], float]:
     """Cost and rollouts of steps that have some."""
-    return _summed([one.get("cost") or {} for one in paid]), sum(one["rollouts"] for one in paid)
-
-
-def _summed(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    return {
+    parts = [one.get("cost") or {} for one in paid]
+    cost = {
         name: None if any(part.get(name) is None for part in parts)
         else math.fsum(part[name] for part in parts)
         for name in UNITS_PAID
     }  # fmt: skip
+    return cost, sum(one["rollouts"] for one in paid)
 
 
 def _times(d: Mapping[str, Any], cost: Mapping[str, Any], rollouts: float) -> float:
@@ -201,6 +199,12 @@ def _forms(i: int, step: Mapping[str, Any], wide: int) -> list[list[str]]:
     # A command is never cut; where it is wider than the screen it has a line of its own.
     fitting = [rows for rows in whole if len(rows[0]) <= WIDTH]
     return fitting or [whole[-2] if step["command"] else [one]]
+
+
+def note_lines(d: Mapping[str, Any]) -> list[str]:
+    """Every notice of a document in full."""
+    said = (f"{x['level']}: {x['text']} {x['remedy']} [{x['code']}]" for x in d["notices"])
+    return [line for one in said for line in wrapped(one)]
 
 
 def wrapped(text: str, lines: int | None = None) -> list[str]:

@@ -31,6 +31,7 @@ _LR = "isocompute lr-sweep {study}"
 SAY_RATE = "say the learning rate of your runs: --set learning_rate=RATE"  # free
 _TRAIN = "train {to_bp} problems x {to_n} rollouts"
 _RUN = "{run}"  # the command that trains what the step trains, no more: `Runs.command`
+_SEEDS = ("add two seeds of n = {contended}", _RUN, "train two more seeds of n = {contended}")
 # What settles a notice: in words, the command for a study, and in words where the runs are
 # another trainer's (None: the same). In the order of what it may change. `to_bp` and `to_n` are
 # those of what the notice trains.
@@ -47,15 +48,11 @@ _STEPS: Mapping[str, tuple[str, str, str | None]] = {
     "anchor_assumed": ("measure the lr", _LR, SAY_RATE),
     "difficulty_assumed": (
         "gauge difficulty", "isocompute difficulty problems.jsonl --model MODEL", None),
-    "n_not_told_apart": (
-        "add two seeds of n = {contended}", _RUN,
-        "train two more seeds of n = {contended}"),
+    "n_not_told_apart": _SEEDS,
     "capped_by_tested_n": ("test n = {to_n}", _RUN, _TRAIN),
     "won_by_batch": ("test the batch", _RUN, _TRAIN),
     "n_at_smallest_tested": ("test n = {to_n}", _RUN, _TRAIN),
-    "seeds_missing": (
-        "add two seeds of n = {contended}", _RUN,
-        "train two more seeds of n = {contended}"),
+    "seeds_missing": _SEEDS,
     "bp_unstable": ("try B_p = {to_bp}", _RUN, _TRAIN),
     "extrapolated": (
         "continue n = {contended}", _RUN,

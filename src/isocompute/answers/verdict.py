@@ -143,12 +143,6 @@ def _on(fit: Reading, which: Sequence[Configuration]) -> dict[str, Any]:
     return {"which": named(fit, which), "to": to, "unit": fit.unit, "trains": trains}
 
 
-def _span(fit: Reading) -> float:
-    """How far apart the lowest and the highest score are in the log."""
-    low, high = range_of(fit.curves)
-    return high - low
-
-
 def _learned(fit: Reading) -> Iterator[Notice]:
     """Whether the runs learned, by their scores alone."""
     of = windows_of(fit.counted, fit.unit)
@@ -166,7 +160,8 @@ def _learned(fit: Reading) -> Iterator[Notice]:
         yield notice("scores_fall", fallen=names, which=named(fit, [first]),
                      trains={first: fit.trained(first) / 4})  # fmt: skip
     elif flat:
-        seen = _span(fit) * min((SURE * w.error(0, -1) for w in of.values()), default=0.0)
+        low, high = range_of(fit.curves)
+        seen = (high - low) * min((SURE * w.error(0, -1) for w in of.values()), default=0.0)
         hides = seen >= 0.005  # else it rounds to nothing
         ill = [c for c in fit.curves if {*c.failed_rules} - {"dead_batches"}]  # of hard sets, too
         yield notice("scores_flat", hidden=f"; a rise below {seen:.2f} would not show" * hides,

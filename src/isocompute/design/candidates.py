@@ -256,15 +256,9 @@ def _longest(
                   share=limits.share)  # fmt: skip
     if limits.max_batch is not None and b_p * high > limits.max_batch:
         return None
-    if length < MIN_STEPS * b_p * high or not leaves_final(limits, sweep):
-        return None
-    return sweep
-
-
-def leaves_final(limits: Limits, sweep: Sweep) -> bool:
-    """Whether a sweep, its evaluations and all else before it leave a run of its largest n."""
-    n = sweep.rollouts_per_problem[-1]
-    return limits.final(sweep, n, limits.left(sweep)).steps(n) >= MIN_STEPS
+    # Its evaluations and all else before it must leave a run of its largest n.
+    final = limits.final(sweep, high, limits.left(sweep))
+    return sweep if length >= MIN_STEPS * b_p * high and final.steps(high) >= MIN_STEPS else None
 
 
 def _none(limits: Limits, b_p: int) -> InputError:

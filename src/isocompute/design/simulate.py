@@ -123,17 +123,12 @@ class Sweep:
 
 def evaluated_at(sweep: Sweep, n: int) -> FloatArray:
     """Cumulative rollouts at which a run is evaluated, step 0 included, (K,)."""
-    steps = np.unique(np.append(_grid(sweep, n), sweep.steps(n)))
-    batch = sweep.problems_per_batch * n
-    return np.append(0.0, batch * steps[(steps > 0) & (steps <= sweep.steps(n))])
-
-
-def _grid(sweep: Sweep, n: int) -> FloatArray:
-    """Steps at which the common grid of evaluations is passed."""
-    first = sweep.first_evaluation
+    first, batch = sweep.first_evaluation, sweep.problems_per_batch * n
     last = evaluation_index(sweep.rollouts_per_run, per_octave=sweep.per_octave, first=first)
-    points = first * 2.0 ** (np.arange(last) / sweep.per_octave)
-    return np.unique(np.maximum(np.ceil(points / (sweep.problems_per_batch * n) - 1e-9), 1.0))
+    points = first * 2.0 ** (np.arange(last) / sweep.per_octave)  # the common grid
+    passed = np.maximum(np.ceil(points / batch - 1e-9), 1.0)
+    steps = np.unique(np.append(passed, sweep.steps(n)))
+    return np.append(0.0, batch * steps[(steps > 0) & (steps <= sweep.steps(n))])
 
 
 def simulate(worlds: Worlds, world: int, sweep: Sweep, seed: int) -> list[Curve]:

@@ -29,9 +29,9 @@ class Template(NamedTuple):
 
     @property
     def fields(self) -> set[str]:
-        """Names of the fields."""
+        """Names of the fields; a cost is never required."""
         parsed = string.Formatter().parse(self.text + self.remedy)
-        return {name for _, name, _, _ in parsed if name and name != "takes"}  # a cost is never required
+        return {name for _, name, _, _ in parsed if name and name != "takes"}
 
 
 _stop, _caution, _note = (partial(Template, level) for level in get_args(Level))

@@ -227,7 +227,7 @@ class Hypotheses:
         """
         row = np.sort(systematic(flattened(simpler.log_weight), size, rng))
         row = row[np.argsort(simpler.setting[row], kind="stable")]
-        log_scales = self.prior.log_scales(rng.standard_normal((size, self.prior.scales)))
+        log_scales = self.prior.sample(size, rng)
         known = simpler.prior.scales - 1
         log_scales[:, :known] = simpler.log_scales[row, :known]
         log_scales[:, -1] = simpler.log_scales[row, -1]

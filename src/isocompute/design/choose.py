@@ -306,11 +306,8 @@ def _beyond_tested(worlds: Worlds, limits: Limits, parts: Sequence[Sweep]) -> It
                      do="Spend a tenth first")  # fmt: skip
     low, high = worlds.n_F[0], worlds.n_F[-1]
     fits = limits.max_batch is None or 2 * b_p * n <= limits.max_batch
-    if n == high and fits:
-        yield _edge("capped_by_tested_n", b_p, n, 2 * n, min(edge, final.rollouts))
-    elif n == low > LEAST_N:
-        yield _edge("n_at_smallest_tested", b_p, n, n // 2, min(edge, final.rollouts))
-
-
-def _edge(code: str, b_p: int, n: int, other: int, rollouts: float) -> Notice:
-    return notice(code, n=n, other=other, trains={Configuration(b_p, other): rollouts})
+    more, fewer = n == high and fits, n == low > LEAST_N
+    if more or fewer:
+        code, other = ("capped_by_tested_n", 2 * n) if more else ("n_at_smallest_tested", n // 2)
+        trains = {Configuration(b_p, other): min(edge, final.rollouts)}
+        yield notice(code, n=n, other=other, trains=trains)

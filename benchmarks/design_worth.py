@@ -24,7 +24,7 @@ import numpy as np
 from isocompute.design import Limits, Worlds, shipped_worlds, worlds_of
 from isocompute.design.candidates import candidates
 from isocompute.design.choose import Judge
-from isocompute.design.worth import Loss, allowed, best_guess
+from isocompute.design.judge import Loss, allowed, best_guess
 from isocompute.domain import Curve
 from isocompute.errors import InputError, RefusalError
 from isocompute.model import fit_posterior

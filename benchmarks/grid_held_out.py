@@ -27,7 +27,7 @@ from validation.rows import so_far
 from validation.tables import table
 
 from isocompute.design import shipped_worlds
-from isocompute.design.worth import allowed, best_guess, lost_by
+from isocompute.design.judge import allowed, best_guess, lost_by
 from isocompute.domain import Curve
 from isocompute.sources import load_curves
 from isocompute.testing.families import cut_to

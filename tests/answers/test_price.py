@@ -14,14 +14,12 @@ import pytest
 
 from isocompute.allocation import Budget, Rates
 from isocompute.answers import advice_lines, plan_budget, plan_from_source
-from isocompute.answers.cost_words import paid_words, rate_words, source_words
 from isocompute.answers.fit import fit_sweep
 from isocompute.answers.machines import doubt_words
 from isocompute.answers.prescribe import Question
 from isocompute.answers.price import Price, counted_in, priced, timed, unit_paid_in
-from isocompute.answers.price_error import within
-from isocompute.answers.spending import filled
-from isocompute.answers.step_lines import checks, with_checks
+from isocompute.answers.spending import filled, within
+from isocompute.answers.step_lines import checks, paid_words, rate_words, source_words, with_checks
 from isocompute.answers.steps import Runs, amounts, first_to, only, priced_remedy, steps_take
 from isocompute.answers.verdict import seeds as more_runs
 from isocompute.cli import main

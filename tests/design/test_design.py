@@ -38,11 +38,7 @@ from isocompute.design import (
 )
 from isocompute.design import candidates as sweeps
 from isocompute.design.candidates import candidates, starting_bp
-from isocompute.design.kept import Kept, kept_recipe
-from isocompute.design.prior import BUDGET_SD, _moved, _positions
-from isocompute.design.simulate import evaluated_at, simulate
-from isocompute.design.words import _recipe, _set
-from isocompute.design.worth import (
+from isocompute.design.judge import (
     allowed,
     best_guess,
     guesses,
@@ -50,6 +46,10 @@ from isocompute.design.worth import (
     one_for_all,
     planned,
 )
+from isocompute.design.kept import Kept, kept_recipe
+from isocompute.design.prior import _X, BUDGET_SD, _moved
+from isocompute.design.simulate import evaluated_at, simulate
+from isocompute.design.words import _recipe, _set
 from isocompute.domain import Configuration, Curve, documented, notice
 from isocompute.errors import InputError, RefusalError
 from isocompute.recipe import Recipe
@@ -1342,7 +1342,7 @@ def test_worlds_are_moved_by_decades_and_octaves_and_never_fall() -> None:
     rising: Any = SimpleNamespace(seed=0, smooth_scores=lambda *at: scores(*at).repeat(2, axis=0))
     shift, octaves = np.array([0.0, 0.3]), np.array([0.0, -0.5])
     moved = _moved(rising, 16, [8, 16, 32], shift, octaves)
-    x_X = _positions()
+    x_X = _X
     assert moved[0] == pytest.approx(scores(16, np.array([3, 4, 5]), x_X)[0])
     assert moved[1] == pytest.approx(scores(16, np.array([3.5, 4.5, 5.5]), x_X - 0.3)[0])
     falling: Any = SimpleNamespace(seed=0, smooth_scores=lambda b, n, x: scores(b, n, -x))

@@ -27,10 +27,9 @@ from isocompute.design import (
     worlds_of,
     write_study,
 )
-from isocompute.design.judge import Judge, Lost, most_judged, nothing_lost, pays
+from isocompute.design.judge import Judge, Loss, Lost, most_judged, nothing_lost, pays
 from isocompute.design.kept import Kept
-from isocompute.design.losses import why_lines
-from isocompute.design.worth import Loss
+from isocompute.design.words import why_lines
 from isocompute.errors import InputError
 from isocompute.lr_sweep import LEAST, STEPS
 from isocompute.recipe import Recipe

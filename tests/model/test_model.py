@@ -17,8 +17,8 @@ from isocompute.model import form as forms
 from isocompute.model import noise as noises
 from isocompute.model import prior as priors
 from isocompute.model.data import SweepData, reduce_curves
+from isocompute.model.fit import Hypotheses
 from isocompute.model.form import HINGE, KNOTS, SPACING, Form, sigma
-from isocompute.model.hypotheses import Hypotheses
 from isocompute.model.importance import Sampler, flattened, worth
 from isocompute.model.noise import (
     SETTINGS,

@@ -138,7 +138,6 @@ def recorded_recipe(
     """The usual recipe, with what the runs of a sweep were trained with in its place.
 
     Args:
-        curves: of the sweep.
         usual: for what no run records.
         chosen: whose runs decide where runs differ.
         keep: words of `usual` that stay whatever the runs record.

@@ -17,11 +17,6 @@ def assumptions(said: Mapping[str, Any], curves: Sequence[Curve], steps: int) ->
 
     Of what is plain, on-policy updates at a constant rate, nothing is said.
 
-    Args:
-        said: what the logs of the runs say of their training.
-        curves: of those runs.
-        steps: of the plan.
-
     >>> assumptions({"updates_per_batch": 16.0, "passes_per_batch": 2.0, "staleness": 0.0}, [], 9)
     ['16 updates per batch, in 2 passes']
     """

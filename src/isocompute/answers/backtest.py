@@ -62,8 +62,6 @@ def backtest(posterior: Posterior, refit: Refit, *, level: float) -> Backtest:
 
     Args:
         posterior: of the whole sweep; it judges what was said.
-        refit: fits the model to some of the curves.
-        level: of intervals.
     """
     top = float(posterior.last_J.max())
     rows: list[dict[str, Any]] = []

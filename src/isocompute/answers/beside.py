@@ -1,7 +1,7 @@
 """What stands beside the choice of a plan, in the same draws.
 
-Today's setting, a part of the budget, where the choice takes the lead, passes over its problems;
-each with its words.
+Today's setting, a part of the budget, where the choice takes the lead, passes over its problems,
+other n that are not told apart from it; each with its words.
 
 Shape legend: D draws, F candidates, J configurations, X budgets.
 """
@@ -24,9 +24,10 @@ from isocompute.answers.broke import to_its_peak
 from isocompute.answers.claims import confounded
 from isocompute.answers.logged import in_logs, score_text
 from isocompute.answers.prescribe import Prescription, Question, prescribe
+from isocompute.answers.spending import apart
 from isocompute.answers.steps import first_to
 from isocompute.answers.verdict import named
-from isocompute.domain import Configuration, Notice, notice
+from isocompute.domain import Configuration, Notice, notice, says
 from isocompute.domain.text import ROOM, compact, fitting, singular, unit_words
 from isocompute.errors import InputError
 from isocompute.model.prior import OCTAVES
@@ -208,18 +209,13 @@ def overtakes(q: Question, chosen: Configuration) -> dict[str, Any] | None:
     return {"x": from_, "at": known, "behind": behind, **fit.configurations[best]._asdict()}
 
 
-def of_another_model(d: Mapping[str, Any]) -> bool:
-    """Whether a plan comes from the sweep of another model."""
-    return any(one["code"] == "law_of_another_model" for one in d.get("notices") or ())
-
-
 def lead_words(d: Mapping[str, Any], room: float = ROOM) -> str:
     """One line of it, why a plan differs from what leads in its data; "" where it does not.
 
     Of the sweep of another model that is the lesser doubt, and the room is that of what to do.
     """
     found = d.get("overtakes")
-    if not found or found["x"] is None or of_another_model(d):
+    if not found or found["x"] is None or says(d, "law_of_another_model"):
         return ""
     before = found["rollouts_per_problem"]
     if before != d["rollouts_per_problem"] and before in d["confidence_set"]:
@@ -267,7 +263,7 @@ def passes_of(q: Question, a: Allocation) -> tuple[dict[str, Any], list[Notice]]
 
 def passes_words(d: Mapping[str, Any]) -> str:
     """Passes of a plan that goes over its problems more often than the sweep did; else ""."""
-    if all(one["code"] != "passes_over_data" for one in d.get("notices", ())):
+    if not says(d, "passes_over_data"):
         return ""
     passes, seen = d["passes_over_data"], d.get("passes_in_sweep")
     problems = d["steps"] * d["problems_per_batch"] / passes
@@ -317,3 +313,47 @@ def won_by_batch(q: Question, chosen: Configuration) -> list[Notice]:
     trains = {wide: fit.buys(wide, min(q.x, fit.support[1]))}
     return [notice("won_by_batch", n=chosen.rollouts_per_problem, other=n,
                    bp=wide.problems_per_batch, trains=trains)]  # fmt: skip
+
+
+def not_told_apart(q: Question, found: Prescription) -> dict[str, Any] | None:
+    """Where several n may be best, those, the one to take, which is the plan's, and another.
+
+    Returns:
+        `rollouts_per_problem`, `take`, `other` (None: there is none), and `why` that one: "today",
+        "cheapest", or "any" where they cost alike or nobody knows what they cost; `cost_share`, the
+        cost of the cheapest over that of the plan. None where they are told apart.
+    """
+    open_ = next((one for one in found.notices if one.code == "n_not_told_apart"), None)
+    if open_ is None:
+        return None
+    chosen, n = found.configuration, sorted({c.rollouts_per_problem for c, _ in open_.trains})
+    now = None if q.current is None else today(q, chosen.problems_per_batch).rollouts_per_problem
+    take, other, why, share = chosen.rollouts_per_problem, None, "any", None
+    cost = {c: q.cost(c, q.rollouts(c))["gpu_hours"] for c, _ in open_.trains}
+    if now in n and now != take:
+        other, why = now, "today"
+    elif None not in cost.values() and apart(min(cost.values()), max(cost.values())):
+        why, cheapest = "cheapest", min(cost, key=lambda c: cost[c])
+        own = q.cost(chosen, q.rollouts(chosen))["gpu_hours"]
+        share = cost[cheapest] / own if apart(cost[cheapest], own) else None
+        other = cheapest.rollouts_per_problem if share else None
+    return {"rollouts_per_problem": n, "take": take, "other": other, "why": why,
+            "cost_share": share}  # fmt: skip
+
+
+def open_words(d: Mapping[str, Any]) -> str:
+    """That several n may be best, and which to think of beside the plan's; "" where one is best.
+
+    Of the sweep of another model that is the lesser doubt.
+    """
+    found = d.get("not_told_apart")
+    if not found or says(d, "law_of_another_model"):
+        return ""
+    n = [*map(str, found["rollouts_per_problem"])]
+    take = {"today": f"today's {found['other']} may be best, too",
+            "cheapest": f"n = {found['other']} costs {1 - found['cost_share']:.0%} less"
+            if found["other"] and found["cost_share"] else f"n = {found['take']} is the cheapest",
+            "any": "any of them may be best"}[found["why"]]  # fmt: skip
+    forms = [f"{which} are not told apart: {take}" for which in (
+        f"{', '.join(n[:-1])} and {n[-1]}", f"{len(n)} n from {n[0]} to {n[-1]}")]  # fmt: skip
+    return fitting(forms)

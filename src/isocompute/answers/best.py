@@ -110,10 +110,6 @@ def as_good(mean_J: FloatArray, chosen: int) -> IntArray:
 def first_to_try(gain_DF: FloatArray, n_F: IntArray) -> int:
     """Of what nobody ran, what is expected to improve most on a choice; of equals the largest n.
 
-    Args:
-        gain_DF: what each scores more than the choice.
-        n_F: their n.
-
     >>> import numpy as np
     >>> first_to_try(np.array([[0.10, 0.02, 0.04], [-0.06, 0.04, 0.0]]), np.array([4, 16, 32]))
     0

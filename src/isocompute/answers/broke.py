@@ -119,9 +119,6 @@ def trained_words(d: Mapping[str, Any], room: float = ROOM) -> str:
 def fell(q: Question, a: Allocation, score_D: FloatArray) -> dict[str, Any] | None:
     """That runs of an allocation broke, or fell after a peak before its end; None: neither.
 
-    Args:
-        score_D: draws of its score.
-
     Returns:
         `how` ("broke" or "fell"), `runs` of how many (`of`), the last `step` before, and the
         `score` of an evaluation there. Of those that fell also what so many steps reach, as of a

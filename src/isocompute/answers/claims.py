@@ -153,7 +153,6 @@ def best_n_rows(metric: str, rows: Sequence[dict[str, Any]], level: float) -> li
     """The best n at the largest budget, by B_p, with what cannot be told from it.
 
     Args:
-        metric: name of the score.
         rows: `compare_by` B_p.
         level: of the confidence set.
     """
@@ -186,7 +185,6 @@ def direction(frontier: Frontier, ridge: Ridge, level: float) -> dict[str, Any]:
     """D log n* / d log B_p at equal budget, what it says, and comparisons at equal batch.
 
     Args:
-        frontier: of the sweep.
         ridge: best n at each B_p, at budgets at which all were compared.
         level: of intervals.
 

@@ -66,7 +66,8 @@ def fit_document(fit: Fit, *, whole: bool = True) -> dict[str, Any]:
         "law_problems_per_batch":
             lambda: law_of(fit, "problems_per_batch") if fit.batch_size else None,
         "direction": lambda: fit.direction,
-        "paper": lambda: _paper(fit),
+        "paper": lambda: {"refused": fit.paper.reason} if isinstance(fit.paper, RefusalError) else
+            fit.paper.to_dict(),
         "backtest": lambda: {**asdict(fit.backtest), "n_held_out": len(fit.backtest.rows)},
         "spread": lambda: {
             "problems_per_batch": compare_by(frontier, "rollouts_per_problem", level),
@@ -78,11 +79,6 @@ def fit_document(fit: Fit, *, whole: bool = True) -> dict[str, Any]:
     said = {name: part() for name, part in parts.items() if whole or name not in UNSAID}
     out: dict[str, Any] = plain({**said, **documented(fit.notices)})
     return out
-
-
-def _paper(fit: Fit) -> dict[str, Any]:
-    paper = fit.paper
-    return {"refused": paper.reason} if isinstance(paper, RefusalError) else paper.to_dict()
 
 
 def _probabilities(fit: Fit) -> dict[str, Any]:

@@ -12,12 +12,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from isocompute.answers.reading import Reading
 from isocompute.domain import Curve
-
-FloatArray = NDArray[np.float64]
+from isocompute.intervals import FloatArray
 
 PLAIN = (0.0, 1.0)
 # Entries of a document: scores, differences of scores, and the entries of rows.

@@ -148,10 +148,8 @@ def hours_words(hours: float) -> str:
     >>> [hours_words(h) for h in (455, 30, 1.5, 0.25, 0.001)]
     ['19 days', '30 hours', '1.5 hours', '15 minutes', '3.6 seconds']
     """
-    for each, name in ((24.0, "days"), (1.0, "hours"), (1 / 60, "minutes")):
-        if hours >= (1.5 if name == "days" else 1) * each:
-            break
-    else:
-        each, name = 1 / 3600, "seconds"
+    units = ((36.0, 24.0, "days"), (1.0, 1.0, "hours"), (1 / 60, 1 / 60, "minutes"))
+    fits = ((each, name) for least, each, name in units if hours >= least)
+    each, name = next(fits, (1 / 3600, "seconds"))
     said = compact(float(f"{hours / each:.2g}"))
     return f"{said} {name.removesuffix('s') if said == '1' else name}"

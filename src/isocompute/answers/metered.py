@@ -13,14 +13,12 @@ from dataclasses import dataclass, field, fields
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
 from isocompute.answers.price import update_takes
 from isocompute.answers.spending import filled, lines
 from isocompute.domain import Configuration, Curve
+from isocompute.intervals import FloatArray
 from isocompute.model import Posterior
-
-FloatArray = NDArray[np.float64]
 
 
 class Meter:
@@ -61,17 +59,11 @@ class Meter:
 
 @dataclass(frozen=True, kw_only=True)
 class Metered(Posterior):
-    """Draws of a sweep against another unit than rollouts.
+    """Draws of a sweep against another unit than rollouts."""
 
-    Args:
-        fitted: the draws as they were fitted.
-        counted: the unit.
-        meter: what its rollouts take of it.
-    """
-
-    fitted: Posterior = field(repr=False)
-    counted: str
-    meter: Meter = field(repr=False)
+    fitted: Posterior = field(repr=False)  # the draws in rollouts
+    counted: str  # the unit
+    meter: Meter = field(repr=False)  # what the rollouts take of it
 
     @property
     def unit(self) -> str:

@@ -222,9 +222,6 @@ def paper_choice(
 
     Args:
         curves: those at that B_p are read.
-        among: to choose from.
-        amount: the budget.
-        unit: of it.
 
     Returns:
         None where the method refuses the curves, or knows no such unit.

@@ -19,6 +19,7 @@ from isocompute.answers.assumed import assumptions
 from isocompute.answers.beside import (
     PARTS,
     gain_over_today,
+    not_told_apart,
     overtakes,
     part_of_the_budget,
     passes_of,
@@ -30,7 +31,6 @@ from isocompute.answers.broke import fallen, fell, went_as_far
 from isocompute.answers.fit import Fit, Fix, Select, fit_sweep
 from isocompute.answers.logged import logged
 from isocompute.answers.machines import on_gpus, scaled_notices, wall_clock
-from isocompute.answers.on_the_way import after_checks, check_on_the_way
 from isocompute.answers.paper import printed_law
 from isocompute.answers.prescribe import Prescription, Question, none_came_so_far, prescribe
 from isocompute.answers.price import PAID_IN, in_unit, priced, unit_paid_in
@@ -43,10 +43,9 @@ from isocompute.answers.steps import (
     steps_take,
 )
 from isocompute.answers.target import budget_for
-from isocompute.answers.tied import not_told_apart
 from isocompute.answers.verdict import untested
 from isocompute.answers.weight import by_weight, verdict_of
-from isocompute.answers.worth import first_run, stakes
+from isocompute.answers.worth import after_checks, check_on_the_way, first_run, stakes
 from isocompute.domain import Configuration, Notice, documented, notice
 from isocompute.domain.text import plain, unit_words
 from isocompute.errors import InputError, RefusalError

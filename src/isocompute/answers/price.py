@@ -17,18 +17,15 @@ from statistics import median
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from isocompute.allocation import Budget, Rates
 from isocompute.answers.machines import cadence, device_of
-from isocompute.answers.price_error import within
-from isocompute.answers.spending import Spent, apart, lines, solved, telling
+from isocompute.answers.spending import Spent, apart, lines, solved, telling, within
 from isocompute.domain import Configuration, Curve, Effort, Work
 from isocompute.domain.curve import UNITS
 from isocompute.domain.text import compact, unit_words
 from isocompute.errors import InputError
-
-FloatArray = NDArray[np.float64]
+from isocompute.intervals import FloatArray
 
 # The unit in which n are compared, by that of a budget; in rollouts where it is not here.
 PAID_IN = {"tokens": "tokens", "gpu_hours": "gpu-hours", "usd": "gpu-hours"}

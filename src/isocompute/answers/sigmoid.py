@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-FloatArray = NDArray[np.float64]
+from isocompute.intervals import FloatArray
+
 Range = tuple[float, float]
 
 _STARTS = 14, 48  # slopes, midpoints; a coarser set of starts ends in other local minima

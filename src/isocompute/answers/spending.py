@@ -4,6 +4,11 @@ Responses grow while a policy learns, and a rollout gets dearer. So beyond the d
 lies between two ends: a rollout goes on to take what it took at the end of the runs, or it goes on
 to change as the same power of the rollouts.
 
+How far a further run may lie from what the runs say, in nine of ten cases: what runs of one
+configuration differ by, and the errors in predicting a batch from those around it, tell one
+standard deviation; a t-quantile makes up for how few of both there are. Two errors beside each
+other share a batch, which a scatter of their own covers (docs/lab-log.md).
+
 Shape legend: K evaluations of a run, U places of a line.
 """
 
@@ -11,16 +16,14 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from isocompute.domain import Configuration, Curve
+from isocompute.intervals import FloatArray
 from isocompute.model.data import MIN_STEPS
-
-FloatArray = NDArray[np.float64]
 
 # The trend is that between the two halves, by their logarithm, of the last factor of so many: over
 # two it is mostly noise, over sixteen it is that of long ago.
@@ -31,24 +34,19 @@ _SAME = 1e-6  # of a power: round-off of constant lengths
 APART = 1.03
 _WIDE, _HALVED = 4.0, 40  # decades, and how often they are: to a hundred-billionth
 _FAR = 100.0  # decades, whose square a float holds
+SURE = 0.9  # how often a further run takes what is said of it
+_FEWEST = 2  # degrees of freedom: with one, nine of ten lie within six standard deviations
 
 
 @dataclass(frozen=True)
 class Spent:
-    """A line of log10 of what is spent over log10 of rollouts.
+    """A line of log10 of what is spent over log10 of rollouts."""
 
-    Args:
-        at_U, spent_U: what was logged.
-        now: what a rollout takes at its end, in the mean of all.
-        growth: the power of the rollouts by which that changes.
-        level: `now` if it changes no more.
-    """
-
-    at_U: FloatArray
+    at_U: FloatArray  # what was logged
     spent_U: FloatArray
-    now: float = 1.0
-    growth: float = 0.0
-    level: float = 1.0
+    now: float = 1.0  # what a rollout takes at its end, in the mean of all
+    growth: float = 0.0  # the power of the rollouts by which that changes
+    level: float = 1.0  # `now` if it changes no more
 
     @property
     def end(self) -> float:
@@ -201,3 +199,57 @@ def solved(takes: Callable[[float], float], amount: float, near: float) -> float
 def apart(low: float | None, high: float | None) -> bool:
     """Whether the two ends of a cost are worth telling apart."""
     return bool(low and high and high > APART * low)
+
+
+def within(runs: Mapping[Configuration, Sequence[float]], c: Configuration) -> float | None:
+    """The share by which GPU-hours of a run may be off; None where the runs cannot tell.
+
+    Args:
+        runs: by configuration, the GPU-hours of a rollout in each run.
+        c: measured, or at a batch between those measured.
+    """
+    from scipy.special import stdtrit
+
+    log = {one: np.log(each) for one, each in runs.items()}
+    squares = [float(((each - each.mean()) ** 2).sum()) for each in log.values()]
+    free = sum(len(each) - 1 for each in log.values())
+    batches = defaultdict[int, list[float]](list)
+    for one, each in log.items():
+        batches[one.batch_size] += each.tolist()
+    sizes = sorted(batches)
+    for i, size in enumerate(sizes[1:-1], 1):
+        own = float(np.median(batches[size]))
+        told, noise = _between(batches, sizes[i - 1], sizes[i + 1], size)
+        squares.append((own - told) ** 2 / (noise + _noise(len(batches[size]))))
+        free += 1
+    if free < _FEWEST:
+        return None
+    if c in log:
+        more = _noise(len(log[c]))
+    elif c.batch_size in batches:
+        more = _noise(len(batches[c.batch_size]))
+    else:
+        smaller = [size for size in sizes if size < c.batch_size]
+        larger = [size for size in sizes if size > c.batch_size]
+        if not smaller or not larger:
+            return None
+        more = _between(batches, smaller[-1], larger[0], c.batch_size)[1]
+    off = stdtrit(free, (1 + SURE) / 2) * math.sqrt(sum(squares) / free * (1 + more))
+    return float(math.expm1(off)) if off < 1 else None
+
+
+def _noise(runs: int) -> float:
+    """Variance of the median of runs, in that of one of them."""
+    return 1.0 / runs if runs < 3 else math.pi / 2 / runs
+
+
+def _between(
+    batches: Mapping[int, Sequence[float]], low: int, high: int, size: int
+) -> tuple[float, float]:
+    """Logarithm of what a rollout takes between two batches, and its variance."""
+    share = (size - low) / (high - low)
+    takes = [(1 - share) * low * math.exp(np.median(batches[low])),
+             share * high * math.exp(np.median(batches[high]))]  # fmt: skip
+    noise = [(part / sum(takes)) ** 2 * _noise(len(batches[one]))
+             for part, one in zip(takes, (low, high), strict=True)]  # fmt: skip
+    return math.log(sum(takes) / size), sum(noise)

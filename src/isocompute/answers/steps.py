@@ -31,6 +31,7 @@ _LR = "isocompute lr-sweep {study}"
 SAY_RATE = "say the learning rate of your runs: --set learning_rate=RATE"  # free
 _TRAIN = "train {to_bp} problems x {to_n} rollouts"
 _RUN = "{run}"  # the command that trains what the step trains, no more: `Runs.command`
+_SEEDS = ("add two seeds of n = {contended}", _RUN, "train two more seeds of n = {contended}")
 # What settles a notice: in words, the command for a study, and in words where the runs are
 # another trainer's (None: the same). In the order of what it may change. `to_bp` and `to_n` are
 # those of what the notice trains.
@@ -47,15 +48,11 @@ _STEPS: Mapping[str, tuple[str, str, str | None]] = {
     "anchor_assumed": ("measure the lr", _LR, SAY_RATE),
     "difficulty_assumed": (
         "gauge difficulty", "isocompute difficulty problems.jsonl --model MODEL", None),
-    "n_not_told_apart": (
-        "add two seeds of n = {contended}", _RUN,
-        "train two more seeds of n = {contended}"),
+    "n_not_told_apart": _SEEDS,
     "capped_by_tested_n": ("test n = {to_n}", _RUN, _TRAIN),
     "won_by_batch": ("test the batch", _RUN, _TRAIN),
     "n_at_smallest_tested": ("test n = {to_n}", _RUN, _TRAIN),
-    "seeds_missing": (
-        "add two seeds of n = {contended}", _RUN,
-        "train two more seeds of n = {contended}"),
+    "seeds_missing": _SEEDS,
     "bp_unstable": ("try B_p = {to_bp}", _RUN, _TRAIN),
     "extrapolated": (
         "continue n = {contended}", _RUN,
@@ -160,9 +157,7 @@ def steps_take(
     """What the steps train that no notice knows, by code.
 
     Args:
-        chosen: the prescription.
         first: with one or two n, the run of an untested one that comes first.
-        bought: rollouts of the plan.
         near: the configurations that a step trains on or adds seeds to.
         batch: rollouts of that at which learning rates are tried.
     """
@@ -204,13 +199,11 @@ def run_next(
 
     Args:
         notices: of the plan, the verdict's reason first; its step goes first.
-        chosen: the prescription.
         reach: rollouts to train to, where the data end too soon; no more than `spend`.
         spend: what the plan may spend, in rollouts.
         study: what adds runs to the sweep; None: another trainer made them, and no command of
             isocompute does.
         contended: n that may be best, one or more.
-        price: what rollouts cost.
         instead: what a step trains by code, instead of what the notice says.
         problems, difficulty: where they were said.
         worth: of a code, what its step trains and what those before it do: what it can gain, and

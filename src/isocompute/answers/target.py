@@ -44,7 +44,6 @@ def budget_for(fit: Reading, logged: float) -> Reached:
     """The smallest budgets with which the configuration of largest expected score reaches a score.
 
     Args:
-        fit: of the sweep.
         logged: the score, as the trainer logs it.
 
     Raises:

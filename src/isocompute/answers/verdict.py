@@ -80,7 +80,6 @@ def seeds(
     What lies beyond tells nothing of one n against another. At equal cost rollouts differ by n.
 
     Args:
-        more: runs of each.
         x: budget of a plan, which needs no more.
     """
     end, tested = min(fit.support[1], x), fit.configurations
@@ -99,14 +98,7 @@ def named(fit: Reading, which: Sequence[Configuration]) -> str:
 def open_choice(
     fit: Reading, contended: Sequence[int], good: Sequence[int], n_tested: int, at: float,
 ) -> list[Notice]:
-    """The notice that more than half of the n tested, and not two alone, may be best somewhere.
-
-    Args:
-        contended: n that may be best.
-        good: those to take.
-        n_tested: how many there are.
-        at: the budget.
-    """
+    """The notice that more than half of the n tested, and not two alone, may be best somewhere."""
     if not 2 * len(contended) > n_tested > 1 or len(contended) == 2 < n_tested:
         return []
     trains = seeds(fit, at_their_best(fit, contended, at), x=at)
@@ -151,12 +143,6 @@ def _on(fit: Reading, which: Sequence[Configuration]) -> dict[str, Any]:
     return {"which": named(fit, which), "to": to, "unit": fit.unit, "trains": trains}
 
 
-def _span(fit: Reading) -> float:
-    """How far apart the lowest and the highest score are in the log."""
-    low, high = range_of(fit.curves)
-    return high - low
-
-
 def _learned(fit: Reading) -> Iterator[Notice]:
     """Whether the runs learned, by their scores alone."""
     of = fit.windows
@@ -174,7 +160,8 @@ def _learned(fit: Reading) -> Iterator[Notice]:
         yield notice("scores_fall", fallen=names, which=named(fit, [first]),
                      trains={first: fit.trained(first) / 4})  # fmt: skip
     elif flat:
-        seen = _span(fit) * min((SURE * w.error(0, -1) for w in of.values()), default=0.0)
+        low, high = range_of(fit.curves)
+        seen = (high - low) * min((SURE * w.error(0, -1) for w in of.values()), default=0.0)
         hides = seen >= 0.005  # else it rounds to nothing
         ill = [c for c in fit.curves if {*c.failed_rules} - {"dead_batches"}]  # of hard sets, too
         yield notice("scores_flat", hidden=f"; a rise below {seen:.2f} would not show" * hides,

@@ -28,7 +28,6 @@ def by_weight(
     """By level, and within a level what bears most on the choice first.
 
     Args:
-        notices: of a plan.
         times: how far it lies beyond the data; where nobody checked, that is the graver reason.
         fell: most of what was trained fell, and the plan goes on: then that is.
     """

@@ -9,18 +9,25 @@ from typing import Any
 
 from isocompute.answers.around import known_words
 from isocompute.answers.assumed import recipe_unsaid, unsaid_of_runs
-from isocompute.answers.beside import lead_words, less_words, passes_words
+from isocompute.answers.beside import lead_words, less_words, open_words, passes_words
 from isocompute.answers.broke import fell_words, trained_words
-from isocompute.answers.cost_words import cost_words, evaluations_words, other_amounts
 from isocompute.answers.logged import as_logged, score_text
 from isocompute.answers.machines import clock_words
-from isocompute.answers.on_the_way import FURTHER, check_words
 from isocompute.answers.prescribe import AS_GOOD
-from isocompute.answers.step_lines import checks, step_lines, too_dear_lines, wrapped
+from isocompute.answers.step_lines import (
+    checks,
+    cost_words,
+    evaluations_words,
+    note_lines,
+    other_amounts,
+    step_lines,
+    too_dear_lines,
+    wrapped,
+)
 from isocompute.answers.steps import OF_THE_SWEEP, WIDTH, amounts, plain_rate
 from isocompute.answers.target import target_words
-from isocompute.answers.tied import open_words
-from isocompute.domain import Configuration
+from isocompute.answers.worth import FURTHER, check_words
+from isocompute.domain import Configuration, says
 from isocompute.domain.text import ROOM, compact, singular, unit_words
 from isocompute.errors import InputError
 from isocompute.trainers import key_lines
@@ -58,7 +65,7 @@ def advice_lines(
         lines = wrapped("No plan: " + d["refusal"]["reason"])
         for step in [] if quiet else d["refusal"]["run_next"]:
             lines += wrapped(f"Next: {step}")
-        return lines + (["", *_notes(d)] if why and not quiet else [])
+        return lines + (["", *note_lines(d)] if why and not quiet else [])
     keys = [] if trainer is None else _keys(d, trainer)
     if quiet:
         return keys or _run(d)
@@ -67,7 +74,7 @@ def advice_lines(
     if why:
         first = checks(d)
         lines = [*rows, "", *wrapped(sure), *step_lines(first, d), *too_dear_lines(d, first)]
-        lines += ["", *_why(d), "", *_notes(d)]
+        lines += ["", *_why(d), "", *note_lines(d)]
     else:
         lines = _screen(d, rows, sure, trainer)
     if trainer is not None:
@@ -152,8 +159,7 @@ def _rows(d: Mapping[str, Any]) -> list[str]:
     out += _row("lr", rate, rate_origin(d))
     for i, line in enumerate(textwrap.wrap("; ".join(d.get("assumes", ())), ROOM)):
         out += _row("" if i else "assumes", line)
-    assumed = any(one["code"] == "difficulty_assumed" for one in d["notices"])
-    whose = "easy set assumed" if assumed else ""
+    whose = "easy set assumed" if says(d, "difficulty_assumed") else ""
     if d.get("asked"):
         whose = f"of --difficulty {d['difficulty']}"
     if whose or d.get("learning_rate_from") != "runs":  # else it is theirs
@@ -231,8 +237,7 @@ def rate_origin(d: Mapping[str, Any]) -> str:
     """Where the learning rate of a plan comes from; "" where nobody says."""
     whose = d.get("learning_rate_from")
     if whose != "runs":
-        own = any(one["code"] == "anchor_assumed" for one in d.get("notices") or ())
-        do = "say" if own else "tune"
+        do = "say" if says(d, "anchor_assumed") else "tune"
         return {None: "", "study": "from your study"}.get(whose, f"{whose}'s; {do} yours")
     base = d["recipe"]["base_batch_size"]
     schedule = d["recipe"].get("lr_schedule") or "constant"
@@ -273,7 +278,7 @@ def _why(d: Mapping[str, Any]) -> list[str]:
         f"best: {score_text(d, d['expected_regret'])}.",
         f"{best_n_words(d)} Still in contention: n = {', '.join(map(str, d['confidence_set']))}.",
     ]
-    if all(one["code"] != "never_compared" for one in d["notices"]):
+    if not says(d, "never_compared"):
         said.append(f"All n were compared from {low} to {high} {unit_words(law['unit'])}.")
     said.append(_scores_are(d))
     said += evaluations_words(d["cost"])
@@ -307,12 +312,6 @@ def _scores_are(d: Mapping[str, Any]) -> str:
     return f"Scores are true ones {which}, without the noise of an evaluation{of}."
 
 
-def _notes(d: Mapping[str, Any]) -> list[str]:
-    """Every notice in full."""
-    said = (f"{x['level']}: {x['text']} {x['remedy']} [{x['code']}]" for x in d["notices"])
-    return [line for one in said for line in wrapped(one)]
-
-
 def _keys(d: Mapping[str, Any], trainer: str) -> list[str]:
     if trainer not in d["trainer"]:
         raise InputError(
@@ -327,9 +326,9 @@ def _beside(d: Mapping[str, Any], trainer: str) -> list[str]:
     unsaid, version = recipe_unsaid(d, trainer), d["trainer_trained"][trainer]
     named = unsaid_of_runs(d, trainer)
     left = [one for one in d["trainer_not_set"][trainer] if one not in named]
-    anchored = any(one["code"] == "anchor_assumed" for one in d["notices"])
     said = [
-        f"The learning rate is {d['learning_rate_from']}'s: put yours." if anchored else "",
+        f"The learning rate is {d['learning_rate_from']}'s: put yours."
+        if says(d, "anchor_assumed") else "",
         unsaid,
         d["trainer_units"][trainer],
         f"Not set for this trainer: {', '.join(left)}." if left else "",
@@ -338,11 +337,6 @@ def _beside(d: Mapping[str, Any], trainer: str) -> list[str]:
     ]
     return [f"# {line}" for one in said for line in textwrap.wrap(
         one, WIDTH - 2, break_on_hyphens=False)]  # fmt: skip
-
-
-def trend_only(d: Mapping[str, Any]) -> bool:
-    """Whether the choice stands out of the trend over n that the interval speaks of."""
-    return any(row["code"] == "outside_interval" for row in d.get("notices") or ())
 
 
 def best_n_words(d: Mapping[str, Any]) -> str:
@@ -366,7 +360,7 @@ def best_n_words(d: Mapping[str, Any]) -> str:
         return f"The best n is {where}; n = {n} was never tested."
     if first == last == n:
         return f"The best n is {where}; {n} alone was tested."
-    if trend_only(d):
+    if says(d, "outside_interval"):  # it stands out of the trend over n
         return f"Of those {of}, n = {n} {best_is}; by the trend over n the best is {where}."
     if low == high:
         return f"The best n is {where}."

@@ -15,16 +15,14 @@ from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from isocompute.answers.best import expected_regret, probability_best
 from isocompute.domain import Configuration, Curve
 from isocompute.errors import RefusalError
+from isocompute.intervals import FloatArray
 from isocompute.model.fit import fit_posterior
 from isocompute.model.posterior import BEYOND, HALF, Posterior
 from isocompute.study.adaptive import Action, Decision, Grid, Look
-
-FloatArray = NDArray[np.float64]
 
 DRAWS = 200  # of a fit
 NEAR = 0.005  # of score: a configuration so close to the best matters
@@ -65,7 +63,6 @@ def next_look(grid: Grid, curves: Sequence[Curve], last: Look) -> Look:
     """Decide what every configuration does next.
 
     Args:
-        grid: what there is to choose from.
         curves: of the runs that train, up to where the last look sent them.
         last: the look before; its runs have trained, or failed.
 
@@ -86,8 +83,8 @@ def look_at(grid: Grid, fit: Posterior, last: Look) -> Look:
     before = {c: d for c, d in last.of_configurations.items() if c in grid.steps}
     number = last.number + 1
     view = _view(grid, fit, before)
-    judged = {c: _judged(grid, view, d) for c, d in before.items()}
-    foretold = {c for c, d in judged.items() if _is_foretold(grid, view, d)}
+    judged = {c: _judged(grid, view, c, d) for c, d in before.items()}
+    foretold = {c for c, d in judged.items() if _is_foretold(grid, view, c, d)}
     after = None
     if foretold or max(view.at_target, view.on_path) >= grid.bounds.tolerance:
         after = _spend(grid, view, judged, foretold)
@@ -152,22 +149,20 @@ def _view(grid: Grid, fit: Posterior, before: Mapping[Configuration, Decision]) 
     )
 
 
-def _judged(grid: Grid, view: _View, before: Decision) -> Decision:
+def _judged(grid: Grid, view: _View, c: Configuration, before: Decision) -> Decision:
     """The decision so far with this look's numbers, frozen where they are low a second time.
 
     One that was frozen goes on where its numbers have risen since: others may have fallen back.
     """
-    configuration = before.configuration
-    assert configuration is not None
-    j = view.place.get(configuration)
+    j = view.place.get(c)
     if j is None or before.action == "thaw":
         return before
     near, improvement = float(view.near_J[j]), float(view.improvement_J[j])
     low = near < grid.bounds.chance and improvement < grid.bounds.improvement
-    above = configuration.rollouts_per_problem > view.leader.rollouts_per_problem
-    few = above and before.rollouts[0] < EVIDENCE * configuration.batch_size
-    whole = min(grid.bounds.target, grid.levels(configuration)[-1])
-    low = low and not few and _has_seen(before, SEES * whole)
+    above = c.rollouts_per_problem > view.leader.rollouts_per_problem
+    few = above and before.rollouts[0] < EVIDENCE * c.batch_size
+    whole = min(grid.bounds.target, grid.levels(c)[-1])
+    low = low and not few and _has_seen(c, before, SEES * whole)
     looks = before.numbers.get("looks_below", 0) + 1 if low else 0
     numbers = {
         "chance": near, "improvement": improvement, "best_at_target": float(view.best_J[j]),
@@ -177,26 +172,23 @@ def _judged(grid: Grid, view: _View, before: Decision) -> Decision:
     return replace(before, action=action, numbers=_rounded(numbers))
 
 
-def _is_foretold(grid: Grid, view: _View, decision: Decision) -> bool:
+def _is_foretold(grid: Grid, view: _View, c: Configuration, decision: Decision) -> bool:
     """Whether what may be best has shown too little to say where it ends."""
-    c = decision.configuration
-    if c is None or decision.action == "thaw":
+    if decision.action == "thaw":
         return False
     target, whole = grid.bounds.target, grid.levels(c)[-1]
     until = min(LEADER_SEES * target, whole) if c == view.leader else SEES * min(target, whole)
-    return _grows(view, decision) and not _has_seen(decision, until)
+    return _grows(view, c, decision) and not _has_seen(c, decision, until)
 
 
-def _has_seen(decision: Decision, rollouts: float) -> bool:
+def _has_seen(c: Configuration, decision: Decision, rollouts: float) -> bool:
     """Whether its first run trains as far; slices end at a whole update."""
-    c = decision.configuration
-    return c is not None and decision.rollouts[0] + c.batch_size > rollouts
+    return decision.rollouts[0] + c.batch_size > rollouts
 
 
-def _grows(view: _View, decision: Decision) -> bool:
+def _grows(view: _View, c: Configuration, decision: Decision) -> bool:
     """Whether its first run got as far as it was sent; one that failed grows no more."""
-    c = decision.configuration
-    j = None if c is None else view.place.get(c)
+    j = view.place.get(c)
     return j is not None and bool(view.fit.last_J[j] > np.log10(decision.rollouts[0]) - HALF)
 
 
@@ -222,7 +214,7 @@ def _spend(
     gets its slice, whatever that is worth.
     """
     options = sorted(
-        (o for c, d in judged.items() for o in _options(grid, view, d)),
+        (o for c, d in judged.items() for o in _options(grid, view, c, d)),
         key=lambda o: (-o.worth, o.configuration, o.action),
     )
     after, spent, best = dict(judged), grid.spent(judged), 0.0
@@ -250,15 +242,13 @@ def _needed(
     """What the sweep would have to be allowed for its cheapest next step; 0: there is none."""
     costs = [
         grid.spent({**judged, o.configuration: replace(d, rollouts=o.rollouts)})
-        for d in judged.values() for o in _options(grid, view, d) if o.worth > 0
+        for c, d in judged.items() for o in _options(grid, view, c, d) if o.worth > 0
     ]  # fmt: skip
     return {"needed": min(costs, default=0)}
 
 
-def _options(grid: Grid, view: _View, decision: Decision) -> list[_Option]:
+def _options(grid: Grid, view: _View, c: Configuration, decision: Decision) -> list[_Option]:
     """The next slice of the first run, unless it is frozen, and other seeds as far as that one."""
-    c = decision.configuration
-    assert c is not None
     j, levels, seeds = view.place.get(c), grid.levels(c), decision.rollouts
     if j is None or decision.action == "thaw":
         return []
@@ -267,7 +257,7 @@ def _options(grid: Grid, view: _View, decision: Decision) -> list[_Option]:
     reach = levels.index(seeds[0])
     score_DL = view.fit.scores(np.log10(np.asarray(levels, dtype=np.float64)))[:, j]
     found = []
-    if not decision.is_frozen and _grows(view, decision) and reach + 1 < len(levels):
+    if not decision.is_frozen and _grows(view, c, decision) and reach + 1 < len(levels):
         worth = max(
             _worth(view.score_DJX, _new_in(score_DL[:, k], score_DL[:, reach]), SEEN**2)
             / (levels[k] - seeds[0])
@@ -303,7 +293,6 @@ def _worth(score_DJX: FloatArray, seen_D: FloatArray, noise: float) -> float:
     Source: Frazier, Powell, Dayanik 2009, INFORMS Journal on Computing 21(4), equation 11.
 
     Args:
-        score_DJX: draws along the path.
         seen_D: draws of what would be seen.
         noise: variance with which.
     """

@@ -14,11 +14,11 @@ from isocompute.answers.price import PAID_IN, Price
 from isocompute.answers.spending import solved
 from isocompute.design.prior import FEWEST_N
 from isocompute.design.simulate import PROBLEMS, Sweep
-from isocompute.design.worth import LEAST_STEPS
 from isocompute.domain import Configuration
 from isocompute.domain.text import compact
 from isocompute.errors import InputError
 from isocompute.lr_sweep import LEAST, SHARE, STEPS
+from isocompute.model.data import MIN_STEPS
 from isocompute.recipe import Recipe
 from isocompute.study.file import MOST_ROLLOUTS
 
@@ -208,7 +208,6 @@ def candidates(limits: Limits, b_p: int, guess: int, *, fixed: bool) -> list[Swe
     """Sweeps within the limits, at the largest B_p at which there are any.
 
     Args:
-        limits: to keep to.
         b_p: the largest B_p; halved, down to 8, while nothing fits.
         guess: the best n without a sweep: one candidate of each shape is centred on it.
         fixed: B_p was asked for: it is not halved.
@@ -257,15 +256,9 @@ def _longest(
                   share=limits.share)  # fmt: skip
     if limits.max_batch is not None and b_p * high > limits.max_batch:
         return None
-    if length < LEAST_STEPS * b_p * high or not leaves_final(limits, sweep):
-        return None
-    return sweep
-
-
-def leaves_final(limits: Limits, sweep: Sweep) -> bool:
-    """Whether a sweep, its evaluations and all else before it leave a run of its largest n."""
-    n = sweep.rollouts_per_problem[-1]
-    return limits.final(sweep, n, limits.left(sweep)).steps(n) >= LEAST_STEPS
+    # Its evaluations and all else before it must leave a run of its largest n.
+    final = limits.final(sweep, high, limits.left(sweep))
+    return sweep if length >= MIN_STEPS * b_p * high and final.steps(high) >= MIN_STEPS else None
 
 
 def _none(limits: Limits, b_p: int) -> InputError:
@@ -281,16 +274,16 @@ def _none(limits: Limits, b_p: int) -> InputError:
             f"a sweep starts its trainer {FEWEST_N * limits.slices} times, which must leave a "
             f"final run, but takes {compact(starts)} of {compact(left)}; raise --budget."
         )
-    takes, bought = LEAST_STEPS * b_p * n[-1] * FEWEST_N, limits.buys(b_p, n[-1], limits.budget)
+    takes, bought = MIN_STEPS * b_p * n[-1] * FEWEST_N, limits.buys(b_p, n[-1], limits.budget)
     if bought * limits.spend >= takes:
-        final = LEAST_STEPS * b_p * n[-1]
+        final = MIN_STEPS * b_p * n[-1]
         return InputError(
-            f"a sweep must leave a final run of {LEAST_STEPS} steps ({compact(final)} rollouts at "
+            f"a sweep must leave a final run of {MIN_STEPS} steps ({compact(final)} rollouts at "
             f"B_p = {b_p}), but with its evaluations --spend {limits.spend:.3g} leaves too little "
             f"of {compact(bought)}; lower --spend, or raise --budget."
         )
     return InputError(
-        f"a sweep needs {FEWEST_N} n with {LEAST_STEPS} steps each (at least {compact(takes)} "
+        f"a sweep needs {FEWEST_N} n with {MIN_STEPS} steps each (at least {compact(takes)} "
         f"rollouts at B_p = {b_p}), but may spend {compact(bought * limits.spend)} "
         f"({limits.spend:.3g} of {compact(bought)}); raise --budget or --spend, or plan "
         "without one: `isocompute plan`."

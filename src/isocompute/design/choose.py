@@ -17,11 +17,20 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from isocompute.answers.beside import FEWER
+from isocompute.answers.best import IntArray
 from isocompute.design.candidates import LEAST_BP, Limits, candidates, check_limits, starting_bp
-from isocompute.design.judge import Judge, loss_row, most_judged, nothing_lost, pays
+from isocompute.design.judge import (
+    Guess,
+    Judge,
+    Loss,
+    allowed,
+    best_guess,
+    most_judged,
+    nothing_lost,
+    pays,
+)
 from isocompute.design.prior import Worlds
 from isocompute.design.simulate import Sweep
-from isocompute.design.worth import Guess, IntArray, Loss, allowed, best_guess
 from isocompute.domain import Configuration, Notice, documented, notice
 from isocompute.domain.text import plain, told_apart
 from isocompute.errors import RefusalError
@@ -106,18 +115,16 @@ def design_sweep(worlds: Worlds, asked: Asked) -> tuple[Runs, dict[str, Any]]:
     spending = float((lost.total_W - judge.choice_alone(fresh, lost)).mean())
     worth = {
         "simulated_sweeps": len(lost.total_W),
-        "after": loss_row(
-            after, choice=after.loss - spending, spending=spending,
-            choice_at_best=judge.steadied(judge.best_of(sweep, fresh), fresh).loss,
-            largest_n=max(one.rollouts_per_problem[-1] for one in every),
-        ),
-        "without": loss_row(
-            Loss(none[0].loss, none[0].standard_error),
-            rollouts_per_problem=none[0].rollouts_per_problem,
-        ),
+        "after": {
+            **after._asdict(), "choice": after.loss - spending, "spending": spending,
+            "choice_at_best": judge.steadied(judge.best_of(sweep, fresh), fresh).loss,
+            "largest_n": max(one.rollouts_per_problem[-1] for one in every),
+        },
+        "without": {"loss": none[0].loss, "standard_error": none[0].standard_error,
+                    "rollouts_per_problem": none[0].rollouts_per_problem},
         "guesses": [one._asdict() for one in none],
-        "one_n": loss_row(Loss.of(one_W), rollouts_per_problem=one_n),
-        "gain": loss_row(gain, sure=pays(gain), nothing=nothing_lost(gain)),
+        "one_n": {**Loss.of(one_W)._asdict(), "rollouts_per_problem": one_n},
+        "gain": {**gain._asdict(), "sure": pays(gain), "nothing": nothing_lost(gain)},
         **{
             name: judge.scaled(sweep, times, few, after, lost.total_W[: asked.draws])
             for name, times in (("half", 0.5), ("twice", 2.0))
@@ -298,11 +305,8 @@ def _beyond_tested(worlds: Worlds, limits: Limits, parts: Sequence[Sweep]) -> It
                      do="Spend a tenth first")  # fmt: skip
     low, high = worlds.n_F[0], worlds.n_F[-1]
     fits = limits.max_batch is None or 2 * b_p * n <= limits.max_batch
-    if n == high and fits:
-        yield _edge("capped_by_tested_n", b_p, n, 2 * n, min(edge, final.rollouts))
-    elif n == low > LEAST_N:
-        yield _edge("n_at_smallest_tested", b_p, n, n // 2, min(edge, final.rollouts))
-
-
-def _edge(code: str, b_p: int, n: int, other: int, rollouts: float) -> Notice:
-    return notice(code, n=n, other=other, trains={Configuration(b_p, other): rollouts})
+    more, fewer = n == high and fits, n == low > LEAST_N
+    if more or fewer:
+        code, other = ("capped_by_tested_n", 2 * n) if more else ("n_at_smallest_tested", n // 2)
+        trains = {Configuration(b_p, other): min(edge, final.rollouts)}
+        yield notice(code, n=n, other=other, trains=trains)

@@ -1,39 +1,138 @@
-"""What planning loses, with a sweep and without, in the worlds of one question.
+"""What a sweep is worth: the score that is lost by planning with it, in simulated worlds.
+
+A budget pays for the sweep and for the final run. In each world the sweep is simulated, fitted by
+the project's own model and planned with; what the final run then scores on what is left of the
+budget is judged by the world's truth, against the best n with the whole budget.
 
 Shape legend: W worlds, F values of n.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 
-from isocompute.answers.best import AS_GOOD
+from isocompute.answers.best import AS_GOOD, FloatArray, IntArray, choice
 from isocompute.design.candidates import Limits
 from isocompute.design.prior import Worlds
-from isocompute.design.simulate import Sweep
-from isocompute.design.worth import (
-    LEAST_STEPS,
-    FloatArray,
-    Guess,
-    IntArray,
-    Loss,
-    allowed,
-    best_guess,
-    guesses,
-    lost_by,
-    one_for_all,
-    planned,
-)
+from isocompute.design.simulate import Sweep, simulate
+from isocompute.model import fit_posterior
+from isocompute.model.data import MIN_STEPS
 
+# Draws of the fits of simulated sweeps: the choice needs means alone. With half and with twice of
+# them the loss of 32 sweeps stays within its error (0.004); half saves a tenth of the time.
+DRAWS = 40
 KEPT = 3  # candidates that see as many worlds again
 # A sweep is judged in twice as many worlds until its gain lies three standard errors above zero or
 # one below, or is known to a quarter of what counts as good; then it is recommended if it lies two
 # above: of what is as good, running none is cheaper.
 ABOVE, BELOW, SURE, PRECISE = 3.0, 1.0, 2.0, AS_GOOD / 4
 MOST, TIMES = 320, 8  # worlds at most: half a minute; times the draws asked for
+
+
+class Loss(NamedTuple):
+    """An expected loss of score and its Monte Carlo standard error."""
+
+    loss: float
+    standard_error: float
+
+    @classmethod
+    def of(cls, lost_W: FloatArray) -> Loss:
+        """Mean over worlds."""
+        spread = lost_W.std(ddof=1) / np.sqrt(len(lost_W)) if len(lost_W) > 1 else np.nan
+        return cls(float(lost_W.mean()), float(spread))
+
+
+def allowed(worlds: Worlds, b_p: int, rollouts: ArrayLike, max_batch: int | None) -> list[int]:
+    """Indices of the n that a final run of so many rollouts (of each n) may have."""
+    rollouts_F = np.broadcast_to(rollouts, len(worlds.n_F))
+    return [
+        f for f, n in enumerate(worlds.n_F)
+        if (max_batch is None or b_p * n <= max_batch) and rollouts_F[f] >= MIN_STEPS * b_p * n
+    ]  # fmt: skip
+
+
+def best_guess(worlds: Worlds, rollouts: ArrayLike, among: Sequence[int]) -> int:
+    """Index of the n of largest expected score without a sweep."""
+    mean_F = worlds.at(rollouts).mean(axis=0)
+    return among[choice(mean_F[list(among)])]
+
+
+class Guess(NamedTuple):
+    """An n that may be run without a sweep."""
+
+    rollouts_per_problem: int
+    loss: float  # against the best n of each world
+    standard_error: float
+    behind: float  # what it loses against the guess, in the same worlds
+    behind_error: float
+    as_good: bool  # that is below 0.002, as in a plan, or within two of its standard errors
+
+
+def guesses(worlds: Worlds, rollouts: ArrayLike, among: Sequence[int]) -> list[Guess]:
+    """Every n without a sweep, the one to take first, then by n."""
+    score_WF, at = worlds.at(rollouts), best_guess(worlds, rollouts, among)
+    best_W, out = score_WF[:, list(among)].max(axis=1), list[Guess]()
+    for f in sorted(among, key=lambda f: (f != at, f)):
+        loss, behind = (Loss.of(of_W - score_WF[:, f]) for of_W in (best_W, score_WF[:, at]))
+        near = behind.loss < max(AS_GOOD, 2 * behind.standard_error)
+        out.append(Guess(worlds.n_F[f], *loss, *behind, near))
+    return out
+
+
+def one_for_all(worlds: Worlds, rollouts: ArrayLike, among: Sequence[int]) -> int:
+    """Index of the n that loses least on average over all budgets up to this one.
+
+    Budgets are even in log from a hundredth of it on: what a team has that trains with the same n
+    whatever the budget.
+    """
+    lost_F = np.zeros(len(among))
+    for share in np.geomspace(0.01, 1, 9):
+        score_WF = worlds.at(share * np.asarray(rollouts))[:, list(among)]
+        lost_F += (score_WF.max(axis=1, keepdims=True) - score_WF).mean(axis=0)
+    return among[int(lost_F.argmin())]
+
+
+def lost_by(worlds: Worlds, chosen_W: IntArray | int, rollouts: ArrayLike, whole: ArrayLike,
+            among: Sequence[int]) -> FloatArray:  # fmt: skip
+    """Score lost in each world by a choice with so many rollouts, against the best with all.
+
+    Rollouts are one number, or one for each n.
+    """
+    best_W = worlds.at(whole)[:, list(among)].max(axis=1)
+    score_WF = worlds.at(rollouts)
+    at_W = np.broadcast_to(np.asarray(chosen_W, dtype=np.int64), len(worlds))
+    return np.asarray(best_W - score_WF[np.arange(len(worlds)), at_W])
+
+
+def planned(worlds: Worlds, sweep: Sweep, final: ArrayLike, among: Sequence[int], seed: int,
+            first: int = 0) -> IntArray:  # fmt: skip
+    """Index of the n that a plan chooses in each world after this sweep, (W,).
+
+    As `answers.prescribe` with a tested grid: the tested n of the largest expected score.
+
+    Args:
+        final: rollouts of the final run, or those of each n (F,).
+        among: indices of the n that the limits leave.
+        first: number of the first world, where the worlds are a part of more.
+    """
+    out = np.empty(len(worlds), dtype=np.int64)
+    kept = [n for f, n in enumerate(worlds.n_F) if f in among]
+    x_F = np.log10(np.broadcast_to(final, len(worlds.n_F)))
+    for w in range(len(worlds)):
+        curves = simulate(worlds, w, sweep, seed + 1000 * (first + w))
+        posterior = fit_posterior(curves, draws=DRAWS, seed=seed)
+        n_J = [c.rollouts_per_problem for c in posterior.configurations]
+        x_U, place_J = np.unique([x_F[worlds.n_F.index(n)] for n in n_J], return_inverse=True)
+        mean_JU = posterior.scores(x_U).mean(axis=0)
+        mean_J = mean_JU[np.arange(len(n_J)), place_J]
+        free = [j for j, n in enumerate(n_J) if n in kept]
+        out[w] = worlds.n_F.index(n_J[free[choice(mean_J[free])]])
+    return out
 
 
 @dataclass(frozen=True)
@@ -66,23 +165,15 @@ def nothing_lost(gain: Loss) -> bool:
 
 @dataclass(frozen=True)
 class Judge:
-    """Losses in the worlds of one question.
-
-    Args:
-        worlds: the prior.
-        limits: to keep to.
-        b_p: of sweep and final run.
-        seed: of everything random.
-        whole_F: rollouts of each n without a sweep; None: of the whole budget, no evaluations.
-        alone_bp: B_p of a run without a sweep; None: the same.
-    """
+    """Losses in the worlds of one question."""
 
     worlds: Worlds
     limits: Limits
-    b_p: int
+    b_p: int  # of sweep and final run
     seed: int
+    # Rollouts of each n without a sweep; None: of the whole budget, no evaluations.
     whole_F: FloatArray | None = None
-    alone_bp: int | None = None
+    alone_bp: int | None = None  # B_p of a run without a sweep; None: the same
 
     def bought(self, amount: float) -> FloatArray:
         """Rollouts of each n that an amount buys, (F,)."""
@@ -111,8 +202,12 @@ class Judge:
         """By the sweep, in some of the worlds."""
         some, left_F = self.worlds.take(which), self.left(sweep)
         chosen_W = planned(some, sweep, left_F, self._among(left_F), self.seed, which.start)
-        among = self._free
-        return Lost(lost_by(some, chosen_W, left_F, self.whole, among), chosen_W)
+        return Lost(self._lost_by(chosen_W, left_F, which), chosen_W)
+
+    def _lost_by(
+        self, chosen_W: IntArray | int, rollouts_F: FloatArray, which: slice
+    ) -> FloatArray:
+        return lost_by(self.worlds.take(which), chosen_W, rollouts_F, self.whole, self._free)
 
     def screen(self, every: list[Sweep], size: int) -> Sweep:
         """The candidate that loses least: all on some worlds, the best three on as many again."""
@@ -126,8 +221,6 @@ class Judge:
         """Losses by a sweep, in so many worlds that its gain over a guess is clear, and in which.
 
         Args:
-            sweep: the candidate.
-            guess: what is run without it.
             first: the first world that has not been seen yet.
             draws: worlds to begin with.
         """
@@ -147,10 +240,7 @@ class Judge:
 
     def without(self, which: slice) -> tuple[FloatArray, int]:
         """By the best guess with the whole budget, and its n."""
-        among = self._free
-        at = best_guess(self.worlds, self.whole, among)
-        some = self.worlds.take(which)
-        return lost_by(some, at, self.whole, self.whole, among), self.worlds.n_F[at]
+        return self._of_one(best_guess, which)
 
     def steadied(self, lost_W: FloatArray, which: slice) -> Loss:
         """A loss in some of the worlds as it would be in all, by what the guess loses in both.
@@ -172,15 +262,15 @@ class Judge:
 
     def one(self, which: slice) -> tuple[FloatArray, int]:
         """By the n that is best on average over all budgets, and that n."""
-        among = self._free
-        at = one_for_all(self.worlds, self.whole, among)
-        some = self.worlds.take(which)
-        return lost_by(some, at, self.whole, self.whole, among), self.worlds.n_F[at]
+        return self._of_one(one_for_all, which)
+
+    def _of_one(self, choose: Callable[..., int], which: slice) -> tuple[FloatArray, int]:
+        at = choose(self.worlds, self.whole, self._free)
+        return self._lost_by(at, self.whole, which), self.worlds.n_F[at]
 
     def choice_alone(self, which: slice, lost: Lost) -> FloatArray:
         """Of the loss the part of the choice, as if the sweep had cost nothing."""
-        some = self.worlds.take(which)
-        return lost_by(some, lost.chosen_W, self.whole, self.whole, self._free)
+        return self._lost_by(lost.chosen_W, self.whole, which)
 
     def best_of(self, sweep: Sweep, which: slice) -> FloatArray:
         """Of the loss the part of the choice, if it were known which n of the sweep is best."""
@@ -195,19 +285,18 @@ class Judge:
         """The worth of the same sweep with shorter or longer runs; None where it cannot be run.
 
         Args:
-            sweep, times: what is scaled.
-            which: the worlds.
             after: the loss by the sweep itself.
             after_W: that in these worlds.
         """
         other = sweep.at(int(sweep.rollouts_per_run * times))
-        short = other.steps(sweep.rollouts_per_problem[-1]) < LEAST_STEPS
+        short = other.steps(sweep.rollouts_per_problem[-1]) < MIN_STEPS
         if short or not self._among(self.left(other)):
             return None
         behind = Loss.of(self.lost(other, which).total_W - after_W)
         error = float(np.hypot(after.standard_error, behind.standard_error))
-        return loss_row(Loss(after.loss + behind.loss, error), rollouts=other.rollouts,
-                        behind=behind.loss, behind_error=behind.standard_error)  # fmt: skip
+        return {"loss": after.loss + behind.loss, "standard_error": error,
+                "rollouts": other.rollouts, "behind": behind.loss,
+                "behind_error": behind.standard_error}  # fmt: skip
 
 
 def _share(lost_W: FloatArray, none_W: FloatArray) -> float:
@@ -215,8 +304,3 @@ def _share(lost_W: FloatArray, none_W: FloatArray) -> float:
     spread = float(none_W.var())
     share = float(np.cov(lost_W, none_W, ddof=0)[0, 1]) / spread if spread > 0 else 0.0
     return min(max(share, 0.0), 1.0)
-
-
-def loss_row(loss: Loss, **more: Any) -> dict[str, Any]:
-    """A loss as the document has it."""
-    return {**loss._asdict(), **more}

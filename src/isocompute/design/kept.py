@@ -21,21 +21,13 @@ LIMIT = "response length limit"
 
 @dataclass(frozen=True, kw_only=True)
 class Kept:
-    """What the runs of a prior say of their recipe.
+    """What the runs of a prior say of their recipe."""
 
-    Args:
-        words: of a study file's `recipe`, beside the difficulty.
-        recorded: which of `RECORDED` they say, and the response length limit.
-        unsaid: the others.
-        response_limit: tokens at which they cut responses; None: not said.
-        notices: where they disagree.
-    """
-
-    words: Mapping[str, Any] = field(default_factory=dict)
-    recorded: tuple[str, ...] = ()
-    unsaid: tuple[str, ...] = ()
-    response_limit: int | None = None
-    notices: tuple[Notice, ...] = ()
+    words: Mapping[str, Any] = field(default_factory=dict)  # of a study file's `recipe`
+    recorded: tuple[str, ...] = ()  # which of `RECORDED` they say, and the response length limit
+    unsaid: tuple[str, ...] = ()  # the others
+    response_limit: int | None = None  # tokens at which they cut responses; None: not said
+    notices: tuple[Notice, ...] = ()  # where they disagree
 
     @property
     def has_rate(self) -> bool:
@@ -50,7 +42,6 @@ def kept_recipe(
     """What the runs of one's own say; nothing of the shipped sweeps, which are another model's.
 
     Args:
-        curves: of the prior.
         source: the prior; None: the shipped sweeps.
         difficulty: whose recipe is usual; None: easy.
         chosen: whose runs decide where runs differ.

@@ -21,10 +21,9 @@ from isocompute.answers.around import PUBLISHED_PROBLEMS
 from isocompute.answers.fit import Fit, fit_sweep
 from isocompute.domain import Curve
 from isocompute.errors import InputError, RefusalError
+from isocompute.intervals import FloatArray
 from isocompute.model import Posterior, fit_posterior
 from isocompute.sources.studies import study_facts
-
-FloatArray = NDArray[np.float64]
 
 # Sweeps of Qwen2.5-7B-Instruct by difficulty (arXiv 2603.12151). Those at B_p = 256 hold few n.
 SHIPPED: Mapping[str, tuple[str, ...]] = {
@@ -46,6 +45,7 @@ FEWEST_N = 3  # of a sweep: two are a comparison
 LEAST_DRAWS = 40  # of a posterior: what a fit tries depends on how many are asked for
 FINE = 0.04  # decades between positions at which curves are held
 RANGE = (2.0, 10.0)  # log10 rollouts over which a world is known
+_X = np.asarray(RANGE[0] + FINE * np.arange(round((RANGE[1] - RANGE[0]) / FINE) + 1))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -140,7 +140,7 @@ def shipped_worlds(
         parts[mine] = score
         every += curves
     return Worlds(
-        problems_per_batch=own or SHIPPED_BP, n_F=n_F, x_X=_positions(), score_WFX=parts,
+        problems_per_batch=own or SHIPPED_BP, n_F=n_F, x_X=_X, score_WFX=parts,
         metric="avg@4", sources=tuple(names), **_reach(every),
         problems=PUBLISHED_PROBLEMS,
     )  # fmt: skip
@@ -196,7 +196,7 @@ def worlds_of(
     score_WFX = _moved(fit.posterior, b_p, n_F, np.zeros(size), np.zeros(size), fit.wider)
     logged = next((c.trained_on for c in curves if c.trained_on), None)
     return Worlds(
-        problems_per_batch=b_p, n_F=n_F, x_X=_positions(), score_WFX=score_WFX,
+        problems_per_batch=b_p, n_F=n_F, x_X=_X, score_WFX=score_WFX,
         metric=curves[0].metric or "score", sources=(source,),
         **_reach(curves), fit=fit, problems=study_facts(source).problems or logged,
     )  # fmt: skip
@@ -207,11 +207,6 @@ def _octaves(ends: tuple[int, int]) -> tuple[int, ...]:
     return tuple(powers_of_two(low, high)) or (low,)
 
 
-def _positions() -> FloatArray:
-    low, high = RANGE
-    return np.asarray(low + FINE * np.arange(round((high - low) / FINE) + 1))
-
-
 def _moved(
     posterior: Posterior, b_p: int, n_F: Sequence[int], shift_W: FloatArray, octaves_W: FloatArray,
     wider: Callable[[FloatArray], FloatArray] | None = None,
@@ -220,7 +215,7 @@ def _moved(
 
     `wider` is the factor on the spread of draws so many decades beyond the data.
     """
-    x_X, reach = _positions(), BUDGET_SD * FARTHEST
+    x_X, reach = _X, BUDGET_SD * FARTHEST
     wide_X = np.arange(x_X[0] - reach, x_X[-1] + reach + FINE, FINE)
     log2_n_F = np.log2(np.asarray(n_F, float))
     more = int(np.ceil(np.abs(octaves_W).max()))

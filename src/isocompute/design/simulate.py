@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from isocompute.allocation import (
     Allocation,
@@ -20,10 +19,9 @@ from isocompute.allocation import (
 )
 from isocompute.design.prior import Worlds
 from isocompute.domain import Curve
+from isocompute.intervals import FloatArray
 from isocompute.lr_sweep import FACTORS, anchored_at
 from isocompute.recipe import Recipe
-
-FloatArray = NDArray[np.float64]
 
 # How runs of one configuration differ: medians of the model's own prior (model/noise.py), so that
 # the noise of a designed sweep is the noise that its fit expects.
@@ -125,17 +123,12 @@ class Sweep:
 
 def evaluated_at(sweep: Sweep, n: int) -> FloatArray:
     """Cumulative rollouts at which a run is evaluated, step 0 included, (K,)."""
-    steps = np.unique(np.append(_grid(sweep, n), sweep.steps(n)))
-    batch = sweep.problems_per_batch * n
-    return np.append(0.0, batch * steps[(steps > 0) & (steps <= sweep.steps(n))])
-
-
-def _grid(sweep: Sweep, n: int) -> FloatArray:
-    """Steps at which the common grid of evaluations is passed."""
-    first = sweep.first_evaluation
+    first, batch = sweep.first_evaluation, sweep.problems_per_batch * n
     last = evaluation_index(sweep.rollouts_per_run, per_octave=sweep.per_octave, first=first)
-    points = first * 2.0 ** (np.arange(last) / sweep.per_octave)
-    return np.unique(np.maximum(np.ceil(points / (sweep.problems_per_batch * n) - 1e-9), 1.0))
+    points = first * 2.0 ** (np.arange(last) / sweep.per_octave)  # the common grid
+    passed = np.maximum(np.ceil(points / batch - 1e-9), 1.0)
+    steps = np.unique(np.append(passed, sweep.steps(n)))
+    return np.append(0.0, batch * steps[(steps > 0) & (steps <= sweep.steps(n))])
 
 
 def simulate(worlds: Worlds, world: int, sweep: Sweep, seed: int) -> list[Curve]:

@@ -205,7 +205,6 @@ def study_content(path: Path, sweep: Sweep, trainer: Trainer, *, final: float | 
     Args:
         path: where the file will stand: paths in it are relative to its folder.
         sweep: what to train, at most: the sweep is adaptive and freezes what cannot matter.
-        trainer: with what.
         final: rollouts of the run that is planned with it, or the run to train in its place.
         tried: the learning rates before either.
         problems: D: so many of the training problems; None: all.

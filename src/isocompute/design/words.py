@@ -1,4 +1,4 @@
-"""A design as text: the sweep, its price, its worth, what to do."""
+"""A design as text: the sweep, its price, what it and a guess lose, what to do."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from isocompute.answers.machines import doubt_words, hours_words
-from isocompute.answers.steps import amounts, only
-from isocompute.design.losses import why_lines, worth_words
+from isocompute.answers.step_lines import note_lines
+from isocompute.answers.steps import WIDTH, amounts, only
 from isocompute.domain.text import compact, singular
 
 Row = Mapping[str, Any]
 
-WIDTH, LINES = 80, 12
+LINES = 12
 _LABEL = 8  # columns of the names at the left
 _SEEN = 0.005  # what rounds to 0% is not printed
 _MUCH = 0.02  # of the budget: more evaluation than that is told apart from training
@@ -25,6 +25,8 @@ _SAID = ("no_sweep", "passes_over_data", "stand_ins", "prior_alone", "difficulty
 _AGAINST = ("plan_refuses", "passes_beyond_prior", "problems_fewer_than_prior", "beyond_prior",
             "capped_by_tested_n", "n_at_smallest_tested", "extrapolated",
             "rate_of_another_batch")  # fmt: skip
+_NO_ERROR = 0.0005  # what rounds to 0.000 is not printed
+_MODEL = "Qwen2.5-7B"  # of the shipped sweeps
 _ABSURD = 100  # passes over the data: said before the answer that makes them
 
 
@@ -35,7 +37,7 @@ def design_lines(d: Row, *, why: bool = False) -> list[str]:
         d: the document.
         why: also what the losses consist of, and every notice in full.
     """
-    more = ["", *why_lines(d, _spent(d, d["sweep"])), "", *_every_note(d)] if why else []
+    more = ["", *why_lines(d, _spent(d, d["sweep"])), "", *note_lines(d)] if why else []
     return [*_screen(d, why=why), *more]
 
 
@@ -44,8 +46,10 @@ def _screen(d: Row, *, why: bool) -> list[str]:
     rows: dict[str, list[str]] = {name: [] for name in first} | {
         "Answer": _answer(d), "Caution": _caution(d), "As good": _as_good(d),
         "Cost": _cost_rows(d), "Worth": _row("Worth", worth_words(d, _took(d))),
-        "Recipe": _recipe(d), "Passes": _passes(d), "Batch": _batch(d), "Set": _set(d),
-        "Check": _check(d), "Time": _time(d), "Note": [], "Do": _written(d),
+        "Recipe": _recipe(d), "Passes": _passes(d),
+        "Batch": _noted(d, "Batch", "bp_of_problems", "bp_of_prior"), "Set": _set(d),
+        "Check": _noted(d, "Check", "few_validation"), "Time": _time(d), "Note": [],
+        "Do": _written(d),
     }  # fmt: skip
 
     def lines() -> list[str]:
@@ -64,8 +68,7 @@ def _screen(d: Row, *, why: bool) -> list[str]:
     if not rows["Note"] and rows["Caution"] and (left := len(_others(d))):
         rows["Caution"] = _caution(d, f" ({left} more: --why)")
     # In the order in which they give way.
-    warned = any(one["code"] == "difficulty_against_file" for one in d["notices"])
-    last = {"Set": rows["Set"] if warned else [], "Recipe": _recipe(d, brief=True),
+    last = {"Set": _noted(d, "Set", "difficulty_against_file"), "Recipe": _recipe(d, brief=True),
             "Caution": _caution(d), "Batch": [], "As good": [],
             "Worth": _row("Worth", worth_words(d, _took(d, brief=True)))}  # fmt: skip
     for name, shorter in last.items():
@@ -124,11 +127,10 @@ def _passes(d: Row) -> list[str]:
     return _row("Passes", f"over your problems: {compact(final_passes)} in the final run{swept}")
 
 
-def _batch(d: Row) -> list[str]:
-    """B_p, where few problems bound it, or the prior has another."""
-    said = [one["text"] for one in d["notices"]
-            if one["code"] in ("bp_of_problems", "bp_of_prior")]  # fmt: skip
-    return _row("Batch", said[0]) if said else []
+def _noted(d: Row, name: str, *codes: str) -> list[str]:
+    """A row for the first notice of some codes."""
+    said = [one["text"] for one in d["notices"] if one["code"] in codes]
+    return _row(name, said[0]) if said else []
 
 
 def _set(d: Row) -> list[str]:
@@ -143,12 +145,6 @@ def _set(d: Row) -> list[str]:
             said = f"{d['difficulty']} by --train's pass rates, if at temperature"
             return _row("Set", f"{said} {d['learning_rate']['temperature']:g}; or --difficulty")
     return []
-
-
-def _check(d: Row) -> list[str]:
-    """That evaluations are too noisy."""
-    said = [one["text"] for one in d["notices"] if one["code"] == "few_validation"]
-    return _row("Check", said[0]) if said else []
 
 
 def _time(d: Row) -> list[str]:
@@ -213,11 +209,9 @@ def _whose_rate(d: Row) -> str:
 
 def _command(name: str, command: str, aside: str) -> list[str]:
     """A command in one piece, to be copied, and a word on it where there is room."""
-    line, more = f"{name:<{_LABEL}}{command}", f"({aside})" if aside else ""
-    if not more:
-        return [line]
-    fits = len(line) + 3 + len(more) <= WIDTH
-    return [f"{line}   {more}"] if fits else [line, *_row("", more)]
+    line = f"{name:<{_LABEL}}{command}"
+    whole = f"{line}   ({aside})" if aside else line
+    return [whole] if len(whole) <= WIDTH or not aside else [line, *_row("", f"({aside})")]
 
 
 def _others(d: Row) -> list[Row]:
@@ -236,14 +230,6 @@ def _notes(d: Row, shown: int) -> list[str]:
         more = f" ({left} more: --why)" if left > 0 and i == shown - 1 else ""
         lines += _row("Note" if i == 0 else "", f"{one['text']} {one['remedy']}{more}")
     return lines if lines or not notes else _row("Note", f"{left} more: --why")
-
-
-def _every_note(d: Row) -> list[str]:
-    said = (f"{x['level']}: {x['text']} {x['remedy']} [{x['code']}]" for x in d["notices"])
-    return [
-        line for one in said
-        for line in textwrap.wrap(one, WIDTH, subsequent_indent="  ", break_on_hyphens=False)
-    ]  # fmt: skip
 
 
 def _total(d: Row) -> str:
@@ -326,3 +312,89 @@ def _rate(d: Row, part: Row) -> str:
     untold = part["starts"] and "gpu_hours_per_start" not in source
     apart = f", starts of {d['engine']} apart" if untold else ""
     return f" ({whose.get(found['from'], 'your rate')}{off}{apart})"
+
+
+def why_lines(d: Row, spent: str) -> list[str]:
+    """What the losses consist of; `spent` is what the sweep takes."""
+    worth, sweep = d["worth"], d["sweep"]
+    after, none, guesses = worth["after"], worth["without"], worth["guesses"]
+    listed = ", ".join(map(str, sweep["rollouts_per_problem"]))
+    n = none["rollouts_per_problem"]
+    said = [] if worth.get("across_models") is None else [
+        f"In worlds like the published sweeps of {_MODEL}, which flatter both:"]  # fmt: skip
+    said += [
+        f"Without a sweep: n = {n} loses {none['loss']:.3f} of score on average to the n that is "
+        "best in each of the simulated worlds.",
+        f"After the sweep: {after['loss']:.3f}. A plan then knows its runs alone and takes one of "
+        f"n = {listed}: that loses {after['choice']:.3f}, or {after['choice_at_best']:.3f} if it "
+        f"were sure which is best. Its cost ({spent}) loses {after['spending']:.3f}.",
+    ]
+    lost = {one["rollouts_per_problem"]: one["loss"] for one in guesses}
+    near = [f"n = {k} loses {_compared(lost[k] - lost[n])}" for k in (n // 2, 2 * n) if k in lost]
+    said += [f"Against n = {n}: {', '.join(near)}."] if near else []
+    scaled = _scaled(worth)
+    said += [f"After the same sweep: {', '.join(scaled)}."] if scaled else []
+    return [line for one in said for line in textwrap.wrap(one, WIDTH, subsequent_indent="  ")]
+
+
+def _compared(more: float) -> str:
+    size = f"{abs(more):.3f}"
+    return "as much" if float(size) == 0 else f"{size} {'more' if more > 0 else 'less'}"
+
+
+def worth_words(d: Row, took: str) -> str:
+    """What a guess loses at this budget, and a sweep; and both where no prior fits."""
+    worth, sweep = d["worth"], d["sweep"]
+    after, none = worth["after"], worth["without"]
+    edge = {"capped_by_tested_n", "n_at_smallest_tested"} & {one["code"] for one in d["notices"]}
+    like = "" if worth.get("across_models") is None else f", on models like {_MODEL}"
+    lead = f"score lost to the best n{' tested' if edge else ''}{like}:"
+    elsewhere = _elsewhere(d)
+    if d["answer"] != "sweep":
+        swept = f"a sweep of n = {', '.join(map(str, sweep['rollouts_per_problem']))} ({took})"
+        if worth["gain"]["nothing"]:
+            gain = f"{worth['gain']['loss']:+.3f} +- {worth['gain']['standard_error']:.3f}"
+            return f"{lead} {_loss(none)}; {swept} would neither gain nor lose ({gain}){elsewhere}"
+        return f"{lead} {_loss(none)}; with {swept}, {_too_little(d)}, {_loss(after)}{elsewhere}"
+    scaled = _scaled(worth)
+    aside = f" ({', '.join(scaled)})" if scaled else ""
+    guessed = f"{_loss(none)} with the guess n = {none['rollouts_per_problem']}"
+    return f"{lead} {_loss(after)} after the sweep{aside}, {guessed}{elsewhere}"
+
+
+def _elsewhere(d: Row) -> str:
+    """What was lost in tests where the prior, which flatters both, does not hold."""
+    across = d["worth"].get("across_models")
+    if across is None:
+        return ""
+    if across["after"] == across["without"]:
+        return f"; on others {across['without']:.3f} either way"
+    return f"; on others {across['without']:.3f} guessed, {across['after']:.3f} swept"
+
+
+def _too_little(d: Row) -> str:
+    """Why a sweep loses more than the guess."""
+    none, after, sweep = d["worth"]["without"], d["worth"]["after"], d["sweep"]
+    n = none["rollouts_per_problem"]
+    if after["choice"] <= none["loss"]:
+        return "which costs more than it finds"
+    if n > after["largest_n"]:
+        return f"which cannot reach n = {n}"
+    if n not in sweep["rollouts_per_problem"]:
+        return f"which does not try n = {n}"
+    return "whose runs are too short to tell"
+
+
+def _scaled(worth: Row) -> list[str]:
+    """Losses after runs half and twice as long, or that they are alike."""
+    out = list[str]()
+    for key, words in (("half", "half as long"), ("twice", "twice")):
+        if (row := worth[key]) is not None:
+            alike = abs(row["behind"]) <= 2 * row["behind_error"]
+            out.append(f"{words}: {'alike' if alike else _loss(row)}")
+    return out
+
+
+def _loss(row: Row) -> str:
+    error = row["standard_error"] or 0.0
+    return f"{row['loss']:.3f}" + (f" +- {error:.3f}" if error >= _NO_ERROR else "")

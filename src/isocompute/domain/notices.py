@@ -12,14 +12,12 @@ from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Any, Literal, NamedTuple, get_args
 
-from isocompute.domain.curve import Configuration
-from isocompute.domain.effort import Effort
+from isocompute.domain.curve import Configuration, Effort
 from isocompute.domain.text import compact, singular, takes, unit_words
 
 Level = Literal["stop", "caution", "note"]  # no plan; confidence is lower; good to know
 _LISTED = 6
 _PAIR = " (B_p x n)"  # said once of a list
-TAKES = "takes"  # the field of a cost, never required
 
 
 class Template(NamedTuple):
@@ -31,9 +29,9 @@ class Template(NamedTuple):
 
     @property
     def fields(self) -> set[str]:
-        """Names of the fields."""
+        """Names of the fields; a cost is never required."""
         parsed = string.Formatter().parse(self.text + self.remedy)
-        return {name for _, name, _, _ in parsed if name and name != TAKES}
+        return {name for _, name, _, _ in parsed if name and name != "takes"}
 
 
 _stop, _caution, _note = (partial(Template, level) for level in get_args(Level))
@@ -367,10 +365,7 @@ class _Words(string.Formatter):
 def notice(code: str, *, trains: Effort | None = None, **values: Any) -> Notice:
     """The notice of a code with its fields filled; exactly those of the table must be given.
 
-    Args:
-        code: of the table.
-        trains: rollouts that the remedy takes, said in it where it has a place for that.
-        values: the fields.
+    The remedy says what it `trains` where it has a place for that.
     """
     template = NOTICES[code]
     assert set(values) == template.fields, f"{code} has the fields {sorted(template.fields)}"
@@ -378,7 +373,7 @@ def notice(code: str, *, trains: Effort | None = None, **values: Any) -> Notice:
         values["unit"] = unit_words(values["unit"])
     by = tuple((trains or {}).items())
     rollouts = sum(each for _, each in by) or None
-    values[TAKES] = f" ({takes(rollouts)})" if rollouts else ""
+    values["takes"] = f" ({takes(rollouts)})" if rollouts else ""
     text, remedy = (singular(_Words().format(part, **values)) for part in template[1:])
     return Notice(code, template.level, text, remedy, rollouts, by)
 
@@ -393,6 +388,11 @@ def documented(notices: Iterable[Notice]) -> dict[str, list[dict[str, str]]]:
     rows = ordered(notices)
     return {"notices": [{k: v for k, v in one._asdict().items() if k != "trains"} for one in rows],
             "warnings": as_warnings(rows)}  # fmt: skip
+
+
+def says(document: Mapping[str, Any], code: str) -> bool:
+    """Whether a document of a fit, plan or design has a notice."""
+    return any(one["code"] == code for one in document.get("notices") or ())
 
 
 def as_warnings(notices: Iterable[Notice]) -> list[dict[str, str]]:

@@ -174,7 +174,6 @@ def plain(value: Any, limit: int | None = None) -> Any:
     """A JSON value: numpy's become Python's, NaN and infinity None, what JSON has not its text.
 
     Args:
-        value: anything.
         limit: make every text `visible` and cut it to so many characters; None: leave it as it is.
     """
     if type(value) is float:  # most values are one

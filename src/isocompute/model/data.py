@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isocompute.domain import Configuration, Curve
+from isocompute.intervals import FloatArray
 
-FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 
 MIN_STEPS = 20  # where budgets are compared (a configuration's first updates are warm-up)

@@ -56,8 +56,6 @@ class Sampler:
         """Further points, ascending in their setting.
 
         Args:
-            size: how many.
-            rng: of all luck.
             log_weight_H: of those proposed before; None before there are any.
         """
         coordinates = self.z_HZ.shape[1]

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-FloatArray = NDArray[np.float64]
+from isocompute.intervals import FloatArray
+
 IntArray = NDArray[np.int64]
 
 

@@ -120,8 +120,6 @@ def noise_hypotheses(
     of those kept matter; `weight_S` has that part of the choice taken out again.
 
     Args:
-        data: the sweep.
-        reference: curves around which noise is measured.
         white: variance of one evaluation per p (1 - p), and its relative error.
         evidence: log evidence (S,) of the mean curves under covariances (S, J, K, K).
         rng: of candidates and choice.

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isocompute.domain import Configuration, Curve
+from isocompute.intervals import FloatArray
 from isocompute.model.data import SweepData
 from isocompute.model.form import Form, sigma
 from isocompute.model.lattice import at_places, interpolate, keep_best
@@ -23,7 +24,6 @@ from isocompute.model.noise import LEAST_VARIANCE, MISFIT_LENGTH, Noise
 from isocompute.model.prior import SCALES, Prior, matern, similarity
 from isocompute.model.threads import one_thread
 
-FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]
 Select = Literal["best", "final"]

@@ -27,6 +27,4 @@ def one_thread(function: Callable[P, R]) -> Callable[P, R]:
     return inner
 
 
-@cache
-def _pools() -> ThreadpoolController:
-    return ThreadpoolController()  # looks for libraries once: 4 ms
+_pools = cache(ThreadpoolController)  # looks for libraries once: 4 ms

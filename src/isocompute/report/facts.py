@@ -6,21 +6,20 @@ import math
 from functools import partial
 
 from isocompute.answers.assumed import settings_kept
-from isocompute.answers.beside import lead_words, less_words, passes_words
+from isocompute.answers.beside import lead_words, less_words, open_words, passes_words
 from isocompute.answers.broke import fell_words
-from isocompute.answers.cost_words import (
+from isocompute.answers.logged import score_text
+from isocompute.answers.machines import clock_words
+from isocompute.answers.step_lines import (
     is_training_alone,
     other_amounts,
     paid_words,
     source_words,
 )
-from isocompute.answers.logged import score_text
-from isocompute.answers.machines import clock_words
-from isocompute.answers.on_the_way import check_words
 from isocompute.answers.steps import plain_rate
 from isocompute.answers.target import target_words
-from isocompute.answers.tied import open_words
 from isocompute.answers.words import NO_GAIN, doubts, is_today, rate_origin
+from isocompute.answers.worth import check_words
 from isocompute.domain.text import unit_words
 from isocompute.report import words
 from isocompute.report.words import Document, interval

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 from isocompute.answers.around import PUBLISHED_MODEL, known_words
 from isocompute.answers.broke import trained_words
 from isocompute.answers.logged import as_logged, score_text
-from isocompute.answers.words import best_n_words, span_words, trend_only
+from isocompute.answers.words import best_n_words, span_words
+from isocompute.domain import says
 from isocompute.domain.text import compact
 from isocompute.report import words
 from isocompute.report.before import before
@@ -236,5 +237,5 @@ def _strip(fit: Document | None, row: Document, chosen: float | None) -> Section
         "chosen": place(chosen),
         "label": compact(chosen),
         "any_good": len(good) > 1,
-        "bar": f"interval of the {'trend over n' if trend_only(row) else 'best n'}",
+        "bar": f"interval of the {'trend over n' if says(row, 'outside_interval') else 'best n'}",
     }

@@ -1,4 +1,7 @@
-"""Which metric, problem set or recipe of several is meant: as asked, or the only one."""
+"""Which curves of several sources count: of the metric, problem set or recipe meant, each run once.
+
+Shape legend: K points of one curve.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +9,12 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 
+import numpy as np
+
 from isocompute.domain import Curve
 from isocompute.domain.text import none_of, some_of
 from isocompute.errors import InputError
+from isocompute.importers.runs.shared import ENOUGH
 from isocompute.importers.words.vocabulary import column_of, is_own
 from isocompute.metrics import parse_metric
 from isocompute.store import arms
@@ -37,6 +43,7 @@ def metric_of(curves: Sequence[Curve], metric: str | None) -> str | None:
     return metric
 
 
+_ALL = "all"  # problem sets, or answers
 _OPTIONS = {"problem_set": "--problem-set", "metric": "--metric", "arm": "--where arm=NAME"}
 
 
@@ -83,3 +90,54 @@ def of_one_exam(curves: list[Curve]) -> list[Curve]:
                 f"--where 'validation.{name}.sha256={one[:8]}*', or give one study alone."
             )
     return curves
+
+
+def without_doubles(sources: Sequence[Sequence[Curve]]) -> tuple[list[Curve], list[str]]:
+    """Curves of several sources, each run once, and what was left out: one line each."""
+    kept: list[Curve] = []
+    lines: list[str] = []
+    for curves in sources:
+        twins = {id(c): twin for c in curves if (twin := _twin(c, kept)) is not None}
+        if twins:
+            first = next(c for c in curves if id(c) in twins)
+            lines.append(
+                f"{len(twins)} runs stand in more than one source and are counted once (the first: "
+                f"{first.run!r}, as {twins[id(first)].run!r})"
+            )
+        kept += [c for c in curves if id(c) not in twins]
+    return kept, lines
+
+
+def _twin(curve: Curve, others: Sequence[Curve]) -> Curve | None:
+    """The curve of the same configuration with the same scores."""
+    for other in others:
+        if (
+            curve.configuration != other.configuration or curve.split != other.split
+            or curve.arm != other.arm or (None not in (curve.seed, other.seed)
+            and curve.seed != other.seed)
+        ):
+            continue
+        _, mine, its = np.intersect1d(curve.rollouts_K, other.rollouts_K, return_indices=True)
+        after = curve.rollouts_K[mine] > 0
+        x_K, y_K = curve.score_K[mine][after], other.score_K[its][after]
+        if np.allclose(x_K, y_K, rtol=1e-5, atol=1e-7) and np.unique(x_K).size >= ENOUGH:
+            return other
+    return None
+
+
+def of_one_set(curves: list[Curve]) -> list[Curve]:
+    """Curves without those of `all` problem sets (SkyRL's) where one set alone is all of them.
+
+    So are all answers of a set (prime-rl's `math500/all`) where `math500/effective` is.
+    """
+    named = {_but_set(c) for c in curves if not _is_whole(c)}
+    return [c for c in curves if not _is_whole(c) or _but_set(c) not in named]
+
+
+def _is_whole(c: Curve) -> bool:
+    return c.problem_set.rpartition("/")[2] == _ALL
+
+
+def _but_set(c: Curve) -> tuple[object, ...]:
+    scores = c.score_K.tobytes(), c.rollouts_K.tobytes()
+    return c.configuration, c.run, c.seed, c.metric, c.split, *scores

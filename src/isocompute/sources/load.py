@@ -46,8 +46,7 @@ from isocompute.importers.words.scale import (
     require_range,
     rescaled,
 )
-from isocompute.sources.choice import metric_of, of_one_exam, one_of
-from isocompute.sources.doubles import of_one_set, without_doubles
+from isocompute.sources.choice import metric_of, of_one_exam, of_one_set, one_of, without_doubles
 from isocompute.sources.grid import GRID, load_grid
 from isocompute.sources.studies import Found, is_study, study_curves
 from isocompute.store import Store, arms

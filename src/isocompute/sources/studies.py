@@ -51,7 +51,6 @@ def study_curves(
     """One curve per run and problem set; a run whose weights never moved has none.
 
     Args:
-        path: the folder.
         where: which runs, see `store.arms.select_runs`.
         metric: None: avg@ all samples; of training batches avg@1.
         problem_set: None: a curve on every one.

@@ -24,6 +24,11 @@ def score(n: int, rollouts: float, seed: int, step: int) -> float:
     return round(0.28 + 0.42 * (1 - math.exp(-rollouts / (9000 * (n / 8) ** 0.7))) + noise, 4)
 
 
+def train(*of: Any) -> float:
+    """A training reward: noisy, another in every run and every part of it; the last of `of` is the progress."""
+    return round(0.3 + 0.3 * of[-1] + random.Random(repr(of)).gauss(0, 0.02), 5)
+
+
 def plant(folder: str, bp: float, n: int, seed: int | None, steps: list[int], per_step: float | None = None) -> Points:
     """The scores of one run at its steps; recorded as the truth of its folder."""
     per_step = bp * n if per_step is None else per_step
@@ -216,7 +221,7 @@ def verl_slurm(root: Path) -> None:
             lines.append(f"(TaskRunner pid=91733) step:{resumed} - {key}:{points[resumed]}")
             for step in range(first, end + 1):
                 row = f"step:{step} - actor/entropy:{0.4 - step / 500:.4f} - actor/lr:1e-06 - training/global_step:{step}"
-                row += f" - training/epoch:0 - critic/score/mean:{points[last] - 0.2 + step / 400:.4f}"
+                row += f" - training/epoch:0 - critic/score/mean:{train(n, first, step, step / last):.4f}"
                 if step in points:
                     # what was thrown away when the run went back to its checkpoint had another score
                     value = points[step] if not (n == 16 and (first, step) in ((1, 30), (21, 40))) else points[step] - 0.05
@@ -257,7 +262,7 @@ def verl_dapo(root: Path) -> None:
                     points.append((total, value))
                 rows.append([
                     step, 1.77e9 + 100 * step, step if step else "", batches[step - 1] if step else "",
-                    0.2 + step / 300 if step else "", value, min(1.0, value + 0.2) if value != "" else "", 0.6 if value != "" else "",
+                    train(n, seed, step, step / 80) if step else "", value, min(1.0, value + 0.2) if value != "" else "", 0.6 if value != "" else "",
                 ])
             write_csv(root / me / name / "history.csv", [
                 "_step", "_timestamp", "training/global_step", "train/num_gen_batches", "critic/rewards/mean",
@@ -285,8 +290,8 @@ def trl_outputs(root: Path) -> None:
                     })
                 if step and step % 10 == 0:
                     history.append({
-                        "epoch": step / 467, "learning_rate": 1e-6, "loss": 0.002, "grad_norm": 0.2, "reward": 1.1 + step / 900,
-                        "reward_std": 0.3, "rewards/accuracy_reward/mean": 0.3 + step / 900, "rewards/format_reward/mean": 0.8,
+                        "epoch": step / 467, "learning_rate": 1e-6, "loss": 0.002, "grad_norm": 0.2, "reward": train(n, seed, step, step / 300) + 0.8,
+                        "reward_std": 0.3, "rewards/accuracy_reward/mean": train(n, seed, step, step / 300), "rewards/format_reward/mean": 0.8,
                         "completions/mean_length": 220.0, "step": step,
                     })
                 if step in (100, 200, 300):
@@ -316,8 +321,8 @@ def trl_wandb(root: Path) -> None:
         rows = []
         for step in range(0, 401, 5):
             if step:
-                rows.append({"train/global_step": step, "train/epoch": step / 900, "train/reward": 0.3 + step / 1000, "train/loss": 0.01,
-                             "train/rewards/correctness_reward/mean": 0.3 + step / 1000, "train/completions/mean_length": 250.0})
+                rows.append({"train/global_step": step, "train/epoch": step / 900, "train/reward": train(n, seed, step, step / 400), "train/loss": 0.01,
+                             "train/rewards/correctness_reward/mean": train(n, seed, step, step / 400), "train/completions/mean_length": 250.0})
             if step in points:
                 rows.append({"train/global_step": step, "train/epoch": step / 900, "eval/reward": points[step], "eval/reward_std": 0.4,
                              "eval/rewards/correctness_reward/mean": points[step], "eval/loss": 0.0, "eval/runtime": 60.2})
@@ -344,13 +349,15 @@ def openrlhf_tb(root: Path) -> None:
         write(root / me / "scripts" / f"math_n{n}.sh", script)
         rows: list[tuple[int, str, float]] = []
         for step in range(1, 41):
-            rows += [(step, "train/reward", 0.3 + step / 200), (step, "train/policy_loss", 0.01), (step, "train/response_length", 400.0)]
+            rows += [(step, "train/reward", train(n, step, step / 40)), (step, "train/policy_loss", train(n, step, "p", 0)),
+                     (step, "train/response_length", 400.0 + step)]
             if step in points:
                 rows += [(step, "eval/eval_math500_pass4", min(1, points[step] + 0.15)), (step, "eval/eval_math500_pass1", points[step])]
         folder = root / me / "tb" / f"math_n{n}"
         if n == 8:
             tfevents(folder / "events.out.tfevents.1770000000.node3.4411.0", [r for r in rows if r[0] <= 23])
-            tfevents(folder / "events.out.tfevents.1770090000.node3.9200.0", [r for r in rows if r[0] > 20], 1.77009e9)
+            again = [(s, k, v + 0.003 if "train" in k and s < 24 else v) for s, k, v in rows if s > 20]
+            tfevents(folder / "events.out.tfevents.1770090000.node3.9200.0", again, 1.77009e9)
         else:
             tfevents(folder / "events.out.tfevents.1770000000.node3.4411.0", rows)
 
@@ -373,7 +380,7 @@ def slime_console(root: Path) -> None:
                 lines.append(f"(RolloutManager pid=812) [2026-02-11 08:00:01] rollout.py:300 - eval 0: {{'eval/math500': {points[0]}, "
                              "'eval/math500/response_len/mean': 812.1, 'eval/math500-truncated_ratio': 0.11}")
             lines.append(f"(RolloutManager pid=812) [2026-02-11 08:10:01] rollout.py:340 - perf {rollout}: "
-                         f"{{'rollout/raw_reward': {0.3 + rollout / 400:.3f}, 'rollout/response_len/mean': 700.2, 'perf/rollout_time': 33.1}}")
+                         f"{{'rollout/raw_reward': {train(n, rollout, rollout / 100):.3f}, 'rollout/response_len/mean': 700.2, 'perf/rollout_time': 33.1}}")
             for sub in range(bp * n // 256):
                 lines.append(f"(MegatronTrainRayActor pid=99) step {rollout * (bp * n // 256) + sub}: {{'train/loss': 0.01, 'train/grad_norm': 0.2, "
                              f"'train/step': {rollout * (bp * n // 256) + sub}}}")
@@ -393,7 +400,7 @@ def nemo_rl(root: Path) -> None:
             rows: list[tuple[int, str, float]] = []
             for step in range(first, last + 1):
                 if step:
-                    rows += [(step, "train/reward", 0.3 + step / 400), (step, "train/loss", 0.01)]
+                    rows += [(step, "train/reward", train(n, part, step, step / 100)), (step, "train/loss", train(n, part, step, 0))]
                 if step in points:
                     lost = 0.04 if part == 1 and n == 16 and step > 50 else 0.0
                     rows += [(step, "validation/accuracy", points[step] - lost), (step, "validation/avg_length", 420.0)]
@@ -430,8 +437,8 @@ def easyr1(root: Path) -> None:
         for step in range(0, 31):
             row: dict[str, Any] = {"step": step}
             if step:
-                row |= {"actor": {"lr": 1e-6, "pg_loss": 0.01}, "reward": {"overall": 0.4 + step / 100, "accuracy": 0.3 + step / 100, "format": 0.9}}
-                scalars += [(step, "reward/overall", 0.4 + step / 100), (step, "actor/pg_loss", 0.01)]
+                row |= {"actor": {"lr": 1e-6, "pg_loss": 0.01}, "reward": {"overall": train(n, step, step / 30), "accuracy": train(n, step, step / 30) - 0.05, "format": 0.9}}
+                scalars += [(step, "reward/overall", train(n, step, step / 30)), (step, "actor/pg_loss", 0.01)]
             if step in points:
                 overall = round(0.9 * points[step] + 0.1 * 0.97, 5)
                 row["val"] = {"reward_score": overall, "overall_reward": overall, "format_reward": 0.97, "accuracy_reward": points[step]}
@@ -482,7 +489,7 @@ def prime_rl(root: Path) -> None:
                     lines.append(f"10:01:{step % 60:02d} SUCCESS Evaluated math500 in 31.20s (Avg@4={points[step]:.4f}, Pass@1: {points[step]:.4f}, "
                                  f"Pass@4: {min(1, points[step] + 0.1):.4f}, Completion Length: 900.12 (±10.20, ∈[300.00, 4096.00]), Truncated: 3.1%)")
                 if step < 80:
-                    lines.append(f"10:02:{step % 60:02d} SUCCESS Step {step} | Time: 31.10s | Reward: {0.3 + step / 300:.4f} | "
+                    lines.append(f"10:02:{step % 60:02d} SUCCESS Step {step} | Time: 31.10s | Reward: {train(n, seed, step, step / 80):.4f} | "
                                  "Throughput: 4100.1 tokens/s | Seq. Length: 900.1 tokens/sample | Async Level: 1 | Max. Off-Policy Level: 2")
             write(folder / "logs" / "orchestrator.stdout", "\n".join(lines) + "\n")
 
@@ -505,7 +512,7 @@ def open_instruct(root: Path) -> None:
             }
             for step in range(0, 81):
                 row = {"run_name": name, "_step": step * bp * n, "episode": step * bp * n, "training_step": step,
-                       "scores": 10 * (0.3 + step / 400) if step else None, "eval/scores": None,
+                       "scores": 10 * train(n, seed, step, step / 80) if step else None, "eval/scores": None,
                        "eval/objective/verifiable_correct_rate": None, "eval/sequence_lengths": None}
                 if step in points:
                     row |= {"eval/scores": 10 * points[step], "eval/objective/verifiable_correct_rate": points[step], "eval/sequence_lengths": 333.0}
@@ -532,7 +539,7 @@ def mlflow_runs(root: Path) -> None:
             write(folder / "params" / key, str(value))
         write(folder / "tags" / "mlflow.runName", name)
         write(folder / "metrics" / "eval" / "test_acc", "".join(f"{1770000000000 + s * 1000} {round(100 * v, 2)} {s}\n" for s, v in points if s <= last))
-        write(folder / "metrics" / "train" / "reward", "".join(f"{1770000000000 + s * 1000} {0.3 + s / 400} {s}\n" for s in range(1, last + 1)))
+        write(folder / "metrics" / "train" / "reward", "".join(f"{1770000000000 + s * 1000} {train(n, seed, status, s, s / 100)} {s}\n" for s in range(1, last + 1)))
 
     index = 10
     for n in (4, 8, 16, 32):
@@ -566,8 +573,8 @@ def lm_eval(root: Path) -> None:
             points = dict(plant(me, bp, n, seed, [100, 200, 300, 400]))
             history = []
             for step in range(10, 401, 10):
-                history.append({"epoch": step / 600, "learning_rate": 1e-6, "loss": 0.01, "reward": 0.5 + step / 900, "reward_std": 0.2, "step": step,
-                                "rewards/gsm8k_reward/mean": 0.4 + step / 900})
+                history.append({"epoch": step / 600, "learning_rate": 1e-6, "loss": 0.01, "reward": train(n, seed, step, step / 400), "reward_std": 0.2, "step": step,
+                                "rewards/gsm8k_reward/mean": train(n, seed, step, step / 400) - 0.05})
                 if step % 100 == 0:
                     state = {"epoch": step / 600, "global_step": step, "max_steps": 400, "log_history": history, "train_batch_size": 4, "logging_steps": 10}
                     write(root / me / "ckpts" / name / f"checkpoint-{step}" / "trainer_state.json", json.dumps(state))

@@ -4,6 +4,8 @@
 Only the score of the run's own evaluation counts. Standard library and pyarrow alone.
 """
 
+# ruff: noqa: E501 (lines of logs stand as trainers write them)
+
 from __future__ import annotations
 
 import csv

@@ -219,8 +219,12 @@ def _without(text: str, odd: Sequence[str], left: Sequence[str]) -> InputError:
     same = takewhile(lambda letters: len({*letters}) == 1, zip(*left, strict=False))
     begins = "".join(letters[0] for letters in same)
     then = sorted({name[len(begins) : len(begins) + 1] for name in left})
-    # where an odd name begins so, too: exp_00[235]*
-    fits = (f"{begins}*", f"{begins}[{''.join(then)}]*" if all(map(str.isalnum, then)) else "*")
+    ends = sorted({name[-1:] for name in left})
+    # where an odd name begins so, too: exp_00[235]*, or goes on: grpo*[12]
+    fits = (f"{begins}*", *(
+        f"{begins}{form.format(''.join(of))}" if all(map(str.isalnum, of)) else "*"
+        for form, of in (("[{}]*", then), ("*[{}]", ends))
+    ))
     which = next((one for one in fits if not any(fnmatch(name, one) for name in odd)), "RUN")
     return InputError(
         f"{text}{',' if '; if ' in text else ';'} leave it out with --where "
@@ -301,6 +305,19 @@ def refuse_two_sweeps(runs: Iterable[Named], cure: str = "") -> None:
             + (cure or f"choose with --where run='{a}', or keep all with --where 'run=*'."),
             options=() if cure else ("--where", "run=RUN"), trial=("--where", "run=*"),
         )
+    # a seed is one run's: under another name it is of another recipe, however few there are
+    for a, b in (pair for pair in combinations(sweeps, 2) if {*pair} & several.keys()):
+        same = [of for of in sweeps[a].keys() & sweeps[b].keys()
+                if of[2] is not None and _scored(sweeps[a][of]) & _scored(sweeps[b][of])]
+        if same:
+            fewer = min(a, b, key=lambda name: sum(map(len, sweeps[name].values())))
+            odd = [one.name for of in sweeps[fewer].values() for one in of]
+            left = [one.name for name in sweeps if name != fewer
+                    for of in sweeps[name].values() for one in of]
+            one, like = (sweeps[name][same[0]][0].name for name in (fewer, b if fewer == a else a))
+            text = (f"runs of one sweep must differ in B_p, n or seed, but {one!r} is of n = "
+                    f"{same[0][1]} and seed {same[0][2]}, as {like!r} is")  # fmt: skip
+            raise InputError(f"{text}; {cure}") if cure else _without(text, odd, left)
 
 
 def _without_settings(run: Named) -> str:

@@ -1,0 +1,107 @@
+"""The thirty-sixth blind set: what every folder must give, and what was wrong at the first try."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+import set_36
+from isocompute.importers.beside.listed import runs_listed
+from isocompute.importers.tables.handing import is_a_table
+from layout_helpers import load, log, refused, score, write
+
+# What a user adds, who reads what the tool says: its maps, its settings, its options.
+TOLD: dict[str, tuple[Sequence[str], Sequence[str], dict[str, object]]] = {
+    "verl_dapo": ((), (), {"metric": "avg@16"}),
+    "trl_outputs": (
+        (), ("pattern=G{rollouts_per_problem}-seed{seed}", "problems_per_batch=16"),
+        {"metric": "avg:accuracy_reward"},
+    ),
+    "easyr1": ((), (), {"metric": "avg@1:accuracy"}),
+    "wandb_chart": (
+        (), ("pattern=bs{problems_per_batch}-n{rollouts_per_problem}-s{seed}",),
+        {"problem_set": "math500", "where": ["run=*[12]"]},
+    ),
+    "open_instruct": ((), (), {"score_range": (0.0, 10.0)}),
+    "mlflow_runs": (("eval/test_acc=avg",), (), {"score_range": (0.0, 100.0)}),
+    "workbook": (
+        ("Test acc. (%)=score", "Prompts / batch=problems_per_batch",
+         "Samples / prompt=rollouts_per_problem"), (), {},
+    ),
+    "lm_eval": (
+        (), ("pattern=n{rollouts_per_problem}_bp{problems_per_batch}_s{seed}",),
+        {"metric": "avg:exact_match,strict-match"},
+    ),
+}  # fmt: skip
+SCALE = {"open_instruct": 10, "mlflow_runs": 100, "workbook": 100}
+
+
+@pytest.mark.parametrize("maker", set_36.MAKERS, ids=lambda maker: maker.__name__)
+def test_what_was_planted_is_read(tmp_path: Path, maker: object) -> None:
+    set_36.TRUTH.clear()
+    maker(tmp_path)  # type: ignore[operator]
+    (name,) = set_36.TRUTH
+    maps, sets, options = TOLD.get(name, ((), (), {}))
+    curves = load(tmp_path / name, maps, sets, **options)
+    scale = 1 if all(c.score_K.max() <= 1 for c in curves) else SCALE[name]
+    read = sorted(
+        (c.problems_per_batch, c.rollouts_per_problem, c.seed or 0, c.rollouts_K.tolist(),
+         [round(float(s) / scale, 3) for s in c.score_K])
+        for c in curves
+    )  # fmt: skip
+    wanted = sorted(
+        (one["bp"], one["n"], one["seed"] or 0, [r for r, _ in one["points"]],
+         [round(s, 3) for _, s in one["points"]])
+        for one in set_36.TRUTH[name]
+    )  # fmt: skip
+    if not any(of[2] for of in wanted):  # the truth has none; the configuration may
+        read = [(*of[:2], 0, *of[3:]) for of in read]
+    assert [of[:4] for of in read] == [of[:4] for of in wanted]
+    for one, other in zip(read, wanted, strict=True):
+        assert one[4] == pytest.approx(other[4], abs=1.1e-3)
+
+
+def test_one_run_of_another_recipe_is_no_further_seed(tmp_path: Path) -> None:
+    set_36.wandb_chart(tmp_path)
+    maps, sets, options = TOLD["wandb_chart"]
+    told = refused(tmp_path / "wandb_chart", maps, sets, problem_set="math500")
+    assert ("'qwen3-4b-grpo-bs64-n8-s1-lr5e-6' is of n = 8 and seed 1, as "
+            "'qwen3-4b-grpo-bs64-n8-s1' is") in told  # fmt: skip
+    assert "--where run='qwen3-4b-grpo-bs64-n*[12]'" in told
+    every = load(tmp_path / "wandb_chart", maps, sets, problem_set="math500", where=["run=*"])
+    assert len(every) == len(load(tmp_path / "wandb_chart", maps, sets, **options)) + 1 == 9
+
+
+@pytest.mark.parametrize("again", ["n4_s1_run2", "n4_s1_b", "n4_s1_20260501"])
+def test_a_repetition_under_its_number_is_one(tmp_path: Path, again: str) -> None:
+    for n in (4, 8):
+        log(tmp_path, f"n{n}_s1", n)
+    write(tmp_path / f"{again}.jsonl", "".join(
+        json.dumps({"step": s, "val/accuracy": score(s, 4, 0.01)}) + "\n" for s in range(0, 60, 10)
+    ))
+    design = ["pattern=n{rollouts_per_problem}_s{seed}", "problems_per_batch=4"]
+    assert len(load(tmp_path, ["val/accuracy=avg"], design)) == 3
+
+
+def test_configurations_by_the_name_of_a_run(tmp_path: Path) -> None:
+    said = {f"r{n}": {"num_unique_prompts_rollout": 6, "num_samples_per_prompt_rollout": n,
+                       "seed": 3} for n in (4, 8)}  # fmt: skip
+    file = write(tmp_path / "configs.json", json.dumps(said))
+    assert runs_listed(file)["r8"]["num_samples_per_prompt_rollout"] == 8
+    listed = "".join(json.dumps({"name": run, "config": one}) + "\n" for run, one in said.items())
+    assert [*runs_listed(write(tmp_path / "runs.jsonl", listed))] == ["r4", "r8"]
+    # the sections of one run are no runs
+    one = {"data": {"train_batch_size": 6}, "algorithm": {"kl": 0.0}}
+    assert not runs_listed(write(tmp_path / "config.json", json.dumps(one)))
+
+
+def test_a_slash_between_words_is_a_per(tmp_path: Path) -> None:
+    set_36.workbook(tmp_path)
+    file = next((tmp_path / "workbook").iterdir())
+    header = "Run,Prompts / batch,Samples / prompt,Seed,Train step,Test acc. (%)"
+    said = str(is_a_table(file, header))
+    assert "--map 'Prompts / batch=problems_per_batch'" in said
+    assert "--map 'Samples / prompt=rollouts_per_problem'" in said

@@ -314,8 +314,8 @@ def refuse_two_sweeps(runs: Iterable[Named], cure: str = "") -> None:
             odd = [one.name for of in sweeps[fewer].values() for one in of]
             left = [one.name for name in sweeps if name != fewer
                     for of in sweeps[name].values() for one in of]
-            one, like = (sweeps[name][same[0]][0].name for name in (fewer, b if fewer == a else a))
-            text = (f"runs of one sweep must differ in B_p, n or seed, but {one!r} is of n = "
+            this, like = (sweeps[name][same[0]][0].name for name in (fewer, b if fewer == a else a))
+            text = (f"runs of one sweep must differ in B_p, n or seed, but {this!r} is of n = "
                     f"{same[0][1]} and seed {same[0][2]}, as {like!r} is")  # fmt: skip
             raise InputError(f"{text}; {cure}") if cure else _without(text, odd, left)
 

@@ -11,6 +11,7 @@ import pytest
 import set_36
 from isocompute.importers.beside.listed import runs_listed
 from isocompute.importers.tables.handing import is_a_table
+from isocompute.importers.words.names import recipe_in
 from layout_helpers import load, log, refused, score, write
 
 # What a user adds, who reads what the tool says: its maps, its settings, its options.
@@ -105,3 +106,107 @@ def test_a_slash_between_words_is_a_per(tmp_path: Path) -> None:
     said = str(is_a_table(file, header))
     assert "--map 'Prompts / batch=problems_per_batch'" in said
     assert "--map 'Samples / prompt=rollouts_per_problem'" in said
+
+
+# Variants of the same folders, for numbers that are wrong and say nothing.
+
+SEEDS = ((4, 1), (4, 2), (8, 1), (8, 2))
+NAMED = ["pattern=bp{problems_per_batch}_n{rollouts_per_problem}*s{seed}"]
+
+
+def jsonl(path: Path, n: int, seed: int, digits: int = 5) -> None:
+    rows = ({"step": s, "val/accuracy": round(score(s, n, 0.0013171 * seed), digits)}
+            for s in range(0, 60, 10))  # fmt: skip
+    write(path, "".join(json.dumps(row) + "\n" for row in rows))
+
+
+@pytest.mark.parametrize(("usual", "other", "word", "choice"), [
+    ("lr1e-6", "lr5e-6", "learning rate", "learning_rate=1e-06"),
+    ("kl0.0", "kl0.01", "kl coef", "kl_coef=0"),
+    ("temp0.7", "temp1.0", "temperature", "temperature=0.7"),
+])  # fmt: skip
+def test_a_name_that_says_another_recipe(
+    tmp_path: Path, usual: str, other: str, word: str, choice: str
+) -> None:
+    for n, seed in SEEDS:
+        jsonl(tmp_path / f"bp6_n{n}_{usual}_s{seed}.jsonl", n, seed)
+    jsonl(tmp_path / f"bp6_n4_{other}_s3.jsonl", 4, 3)
+    told = refused(tmp_path, ["val/accuracy=avg"], NAMED)
+    assert f"runs must share their {word}" in told
+    assert f"--where {choice}" in told
+    assert len(load(tmp_path, ["val/accuracy=avg"], NAMED, where=[choice])) == 4
+
+
+def test_names_that_say_no_recipe(tmp_path: Path) -> None:
+    assert recipe_in("n8_lr_sweep2") == recipe_in("qwen-temp1-n8") == recipe_in("klue3_n8") == {}
+    assert recipe_in("grpo-n8-lr=2.5e-6") == {"learning_rate": "2.5e-06"}
+
+
+def test_a_rate_that_follows_n_is_kept(tmp_path: Path) -> None:
+    for n, seed in SEEDS:
+        jsonl(tmp_path / f"bp6_n{n}_lr{n}e-6_s{seed}.jsonl", n, seed)
+    curves = load(tmp_path, ["val/accuracy=avg"], NAMED)
+    assert {(c.rollouts_per_problem, c.recorded["learning_rate"]) for c in curves} == {
+        (4, 4e-6), (8, 8e-6)
+    }
+
+
+def test_a_configuration_that_says_another_recipe(tmp_path: Path) -> None:
+    def verl(n: int, seed: int, kl: float) -> None:
+        actor = {"use_kl_loss": True, "kl_loss_coef": kl, "optim": {"lr": 1e-6}}
+        said = {"data": {"train_batch_size": 6, "seed": seed},
+                "actor_rollout_ref": {"rollout": {"n": n}, "actor": actor}}  # fmt: skip
+        write(tmp_path / f"r{n}{seed}" / "config.json", json.dumps(said))
+        rows = ({"step": s, "val-core/math/acc/mean@4": score(s, n, 0.0013 * seed)}
+                for s in range(0, 60, 10))  # fmt: skip
+        write(tmp_path / f"r{n}{seed}" / "metrics.jsonl", "".join(
+            json.dumps(row) + "\n" for row in rows))  # fmt: skip
+
+    for n, seed in SEEDS:
+        verl(n, seed, 0.001)
+    assert len(load(tmp_path)) == 4
+    verl(4, 3, 0.1)
+    assert "kl coef to be compared or averaged, but have 0.001 (4 runs), 0.1" in refused(tmp_path)
+    assert len(load(tmp_path, where=["kl_coef=0.001"])) == 4
+    assert len(load(tmp_path, where=["kl_coef=*"])) == 5
+
+
+def evaluations(path: Path, named: str, rates: bool) -> None:
+    rows = [["run", "prompts_per_step", "group_size", "seed", "step", "val_acc", named]]
+    for n, seed in (*SEEDS, (4, 3)):
+        rate = 1e-5 if seed == 3 else 1e-6
+        rows += [[f"r{n}{seed}", "6", f"{n}", f"{seed}", f"{s}", f"{score(s, n, seed / 700)}",
+                  f"{rate}"] for s in range(0, 60, 10)]  # fmt: skip
+    write(path, "\n".join(",".join(row if rates else row[:-1]) for row in rows) + "\n")
+
+
+MAPS = ["val_acc=score", "prompts_per_step=problems_per_batch", "group_size=rollouts_per_problem"]
+
+
+@pytest.mark.parametrize("named", ["lr", "actor_lr", "peak_lr", "policy_learning_rate"])
+def test_a_column_of_rates(tmp_path: Path, named: str) -> None:
+    evaluations(tmp_path / "all.csv", named, rates=True)
+    told = refused(tmp_path / "all.csv", MAPS)
+    assert "those of 6 x 4 have 1e-06, 1e-05" in told
+    assert len(load(tmp_path / "all.csv", MAPS, where=["learning_rate=1e-6"])) == 4
+
+
+def test_rates_in_a_table_of_runs_beside(tmp_path: Path) -> None:
+    evaluations(tmp_path / "evals.csv", "lr", rates=False)
+    runs = [f"r{n}{s},{1e-5 if s == 3 else 1e-6}" for n, s in (*SEEDS, (4, 3))]
+    write(tmp_path / "runs.csv", "\n".join(["run,lr", *runs]) + "\n")
+    told = refused(tmp_path / "evals.csv", MAPS)
+    assert "those of 6 x 4 have 1e-06, 1e-05; choose with --where learning_rate=1e-06" in told
+    assert len(load(tmp_path / "evals.csv", MAPS, where=["learning_rate=1e-6"])) == 4
+    assert "there is no 'temperature'" in refused(
+        tmp_path / "evals.csv", MAPS, where=["temperature=1"])  # fmt: skip
+
+
+def test_a_rounded_copy_is_no_second_run(tmp_path: Path) -> None:
+    for n, seed in SEEDS:
+        jsonl(tmp_path / "full" / f"bp6_n{n}_s{seed}.jsonl", n, seed, digits=6)
+        jsonl(tmp_path / "for_the_paper" / f"bp6_n{n}_s{seed}.jsonl", n, seed, digits=3)
+    curves = load(tmp_path, ["val/accuracy=avg"], NAMED)
+    assert len(curves) == 4
+    first = next(c for c in curves if c.rollouts_per_problem == 4 and c.seed == 1)
+    assert first.score_K[1] == round(score(10, 4, 0.0013171), 6)  # the finer one is kept

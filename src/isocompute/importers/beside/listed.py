@@ -33,9 +33,10 @@ from isocompute.importers.values.reading import (
 )
 from isocompute.importers.values.series import SETTINGS, STEPS, points_of, settings_of
 from isocompute.importers.words.called import may_be_setting
-from isocompute.importers.words.configuration import configuration
+from isocompute.importers.words.configuration import configuration, facts_of
 from isocompute.importers.words.paths import run_name
 from isocompute.importers.words.plain_words import explained
+from isocompute.recipe import RECORDED
 
 NAMING = ("name", "run", "run_name", "experiment", "sys/id", "sys/name", "run_id", "run id", "id",
           "display_name", "displayname", "experiment_key", "uuid", "run_uuid")  # fmt: skip
@@ -260,7 +261,9 @@ def _table(file: Path) -> dict[str, dict[str, object]]:
     # a column that repeats names what runs share
     naming = [i for i in naming if len({row[i] for row in cells}) == len(cells)]
     if not asked and not all(
-        one.problems_per_batch or one.rollouts_per_problem or one.seed is not None for one in known
+        one.problems_per_batch or one.rollouts_per_problem or one.seed is not None
+        or not facts_of(row).keys().isdisjoint(RECORDED)
+        for one, row in zip(known, rows, strict=True)
     ):
         return {}
     return {

@@ -137,8 +137,37 @@ def test_a_name_that_says_another_recipe(
     assert len(load(tmp_path, ["val/accuracy=avg"], NAMED, where=[choice])) == 4
 
 
+@pytest.mark.parametrize(("usual", "other", "choice"), [
+    ("lr1e-6/bp6", "lr5e-6/bp6", "learning_rate=1e-06"),
+    ("qwen2.5-1.5B-bp6", "qwen2.5-3B-bp6", "model=1.5b"),
+])  # fmt: skip
+def test_a_folder_or_a_name_that_says_another_recipe_or_model(
+    tmp_path: Path, usual: str, other: str, choice: str
+) -> None:
+    for n, seed in SEEDS:
+        jsonl(tmp_path / f"{usual}_n{n}_s{seed}.jsonl", n, seed)
+    assert len(load(tmp_path, ["val/accuracy=avg"], NAMED)) == 4
+    jsonl(tmp_path / f"{other}_n4_s3.jsonl", 4, 3)
+    assert f"choose with --where {choice}" in refused(tmp_path, ["val/accuracy=avg"], NAMED)
+    assert len(load(tmp_path, ["val/accuracy=avg"], NAMED, where=[choice])) == 4
+
+
+def test_a_start_in_hydra_s_folders_that_died_is_no_seed(tmp_path: Path) -> None:
+    for at, (n, seed, last) in enumerate([(4, 1, 50), (4, 2, 20), (4, 2, 50), (8, 1, 50)]):
+        home = tmp_path / "outputs" / "2026-04-01" / f"10-{at:02d}-00"
+        said = {"data": {"train_batch_size": 6, "seed": seed}, "trainer": {
+            "total_training_steps": 50}, "actor_rollout_ref": {"rollout": {"n": n}}}  # fmt: skip
+        write(home / ".hydra" / "config.yaml", json.dumps(said))
+        rows = ({"step": s, "data": {"val-core/math/acc/mean@4": score(s, n, at / 300)}}
+                for s in range(0, last + 1, 10))  # fmt: skip
+        write(home / "metrics.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
+    runs = {c.run: c.seed for c in load(tmp_path)}
+    assert runs == {"10-00-00": 1, "10-02-00": 2, "10-03-00": 1}
+
+
 def test_names_that_say_no_recipe(tmp_path: Path) -> None:
     assert recipe_in("n8_lr_sweep2") == recipe_in("qwen-temp1-n8") == recipe_in("klue3_n8") == {}
+    assert recipe_in("run-x3k9q2b") == recipe_in("b32_n8") == {}
     assert recipe_in("grpo-n8-lr=2.5e-6") == {"learning_rate": "2.5e-06"}
 
 
@@ -210,3 +239,14 @@ def test_a_rounded_copy_is_no_second_run(tmp_path: Path) -> None:
     assert len(curves) == 4
     first = next(c for c in curves if c.rollouts_per_problem == 4 and c.seed == 1)
     assert first.score_K[1] == round(score(10, 4, 0.0013171), 6)  # the finer one is kept
+
+
+def test_three_columns_that_are_called_steps(tmp_path: Path) -> None:
+    rows = [",".join(["n", "seed", "step 0", "step 40", "step 80"])]
+    rows += [",".join(map(str, (n, s, *(score(k, n, s / 700) for k in (0, 40, 80)))))
+             for n, s in SEEDS]  # fmt: skip
+    table = write(tmp_path / "wide.csv", "\n".join(rows) + "\n")
+    sets = ["problems_per_batch=6"]
+    assert "--set pattern='step {steps}'" in refused(table, (), sets)
+    curves = load(table, ["n=rollouts_per_problem"], [*sets, "pattern=step {steps}"])
+    assert {(*c.rollouts_K,) for c in curves if c.rollouts_per_problem == 4} == {(0, 960, 1920)}

@@ -37,7 +37,7 @@ from isocompute.importers.words.asking import (
     first_error,
     require_configuration,
 )
-from isocompute.importers.words.names import with_seeds
+from isocompute.importers.words.names import with_names
 from isocompute.importers.words.scale import check_range, refuse_percent
 from isocompute.importers.words.scored import keys_there, likely_options, likely_scores, no_reward
 from isocompute.importers.words.settings import Settings
@@ -206,7 +206,7 @@ def complete_runs(runs: Sequence[ImportedRun]) -> list[ImportedRun]:
     told = [f"left out: {run.name} has no held-out score, and B_p and n are not known"
             for run in left]  # fmt: skip
     kept[0] = replace(kept[0], notes=(*kept[0].notes, *told))
-    return with_seeds(kept)
+    return with_names(kept)
 
 
 def settle_with(

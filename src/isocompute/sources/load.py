@@ -37,7 +37,7 @@ from isocompute.importers.tables.workbooks import shown
 from isocompute.importers.values.imported import ImportedRun
 from isocompute.importers.words.asking import answered, asked_at_once
 from isocompute.importers.words.meanings import SPLITS
-from isocompute.importers.words.names import with_seeds
+from isocompute.importers.words.names import with_names
 from isocompute.importers.words.paths import run_name
 from isocompute.importers.words.scale import (
     PLAIN,
@@ -341,7 +341,7 @@ def _of_split(asked: _Asked, curves: list[Curve]) -> Found:
 
 def _of_logs(asked: _Asked, runs: Sequence[ImportedRun]) -> Found:
     path, score_range = asked.path, asked.score_range
-    runs, trials = without_trials(select_imported(path, with_seeds(runs), asked.where), asked.where)
+    runs, trials = without_trials(select_imported(path, with_names(runs), asked.where), asked.where)
     of_split = [r for r in runs if any(asked.split in (None, s.split) for s in r.series)]
     scored = of_split or [run for run in runs if run.series]  # a try without scores is left out
     require_one_arm(scored, asked.where, asked.problem_set)

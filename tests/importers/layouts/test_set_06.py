@@ -184,15 +184,18 @@ def test_names_that_hold_the_same_design_twice_are_two_sweeps(
                 for s in STEPS]  # fmt: skip
         (tmp_path / f"{name}.jsonl").write_text("\n".join(map(json.dumps, rows)))
     words = ["problems_per_batch=32", "pattern=n{rollouts_per_problem}.s{seed}"]
+    with pytest.raises(InputError, match=r"1.7b \(4 runs\), 4b \(4 runs\); choose with --where "
+                                         r"model=1.7b"):
+        load_curves(str(tmp_path), settings=load_settings(words))
     with pytest.raises(InputError, match=r"'qwen-1.7b\*' \(4 runs\) and 'qwen-4b\*' \(4\) have "
                                          r"the same ones; choose with --where run='qwen-1.7b\*'"):
-        load_curves(str(tmp_path), settings=load_settings(words))
-    for where, count in (("run=qwen-4b.*", 4), ("run=*", 8)):
-        found = load_curves(str(tmp_path), settings=load_settings(words), where=[where])
+        load_curves(str(tmp_path), settings=load_settings(words), where=["model=*"])
+    for where, count in ((["run=qwen-4b.*"], 4), (["model=4b"], 4), (["run=*", "model=*"], 8)):
+        found = load_curves(str(tmp_path), settings=load_settings(words), where=where)
         assert len(found) == count
     words[1] = "pattern=n{rollouts_per_problem}"  # seeds that nobody says
     with pytest.raises(InputError, match=r"'qwen-1.7b\*' \(4 runs\) and 'qwen-4b\*' \(4\) have "):
-        load_curves(str(tmp_path), settings=load_settings(words))
+        load_curves(str(tmp_path), settings=load_settings(words), where=["model=*"])
     for name in SWEEPS[4:]:
         (tmp_path / f"{name}.jsonl").unlink()
     assert len(load_curves(str(tmp_path), settings=load_settings(words))) == 4  # repetitions

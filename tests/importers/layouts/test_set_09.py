@@ -298,6 +298,8 @@ def test_two_models_that_only_names_tell_apart_are_not_averaged(folder: Path) ->
         match=r"'qwen1.5b\*' \(2 runs\) and 'qwen7b\*' \(2\) have .*"
         r"--where run='qwen1.5b\*', or keep all with",
     ):
+        read(path, says, where=["model=*"])
+    with pytest.raises(InputError, match=r"1.5b \(2 runs\), 7b \(2 runs\); choose with --where "):
         read(path, says)
     curves = read(path, says, where=["run=qwen7b*"])
     assert sorted(c.rollouts_per_problem for c in curves) == [4, 8]

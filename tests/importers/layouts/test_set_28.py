@@ -134,7 +134,8 @@ def test_the_best_checkpoint_is_no_run_of_its_own(tmp_path: Path) -> None:
     assert drawn(found) == {(4, n, 2): [4 * n * s for s in STEPS] for n in (4, 8, 16)}
     assert len(found) == 3
     nemo(tmp_path, 16, 1e-6, kept=0.1)  # of another evaluation
-    assert len(load(tmp_path)) == 4
+    assert "'grpo_n16' is of n = 16 and seed 2, as 'grpo_n16/exp_001' is" in refused(tmp_path)
+    assert len(load(tmp_path, where=["run=*"])) == 4
 
 
 def test_the_learning_rate_of_most_runs_is_offered(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@
 | YAML, runs by name under `runs` | what stands above them holds for all |
 | JSON lines, as scripts of W&B's and Comet's API write them | `{id, name, config: {...}, ...}` |
 | one JSON list of the same | |
-| one JSON object of the same, by run | `{ID: {config: {...}, ...}}` |
+| one JSON object of the same, by run | `{ID: {config: {...}, ...}}`, `{ID: {...}}` |
 
 A list of rows with steps is a log, and one of runs with their histories is (`documents`).
 """
@@ -33,9 +33,10 @@ from isocompute.importers.values.reading import (
 )
 from isocompute.importers.values.series import SETTINGS, STEPS, points_of, settings_of
 from isocompute.importers.words.called import may_be_setting
-from isocompute.importers.words.configuration import configuration
+from isocompute.importers.words.configuration import configuration, facts_of
 from isocompute.importers.words.paths import run_name
 from isocompute.importers.words.plain_words import explained
+from isocompute.recipe import RECORDED
 
 NAMING = ("name", "run", "run_name", "experiment", "sys/id", "sys/name", "run_id", "run id", "id",
           "display_name", "displayname", "experiment_key", "uuid", "run_uuid")  # fmt: skip
@@ -45,6 +46,7 @@ _RUN = re.compile(r"^(?:run|experiment|exp)[ _-]+(?=\S)", re.I)  # before it
 _HEAD = 1 << 14  # bytes of a table of runs that tell how it is written
 _COUNTERS = {"step", "rollouts", "score", "metric"}
 _SECTION = re.compile(r"^(?:params|parameters|config|hparams)[./]")  # Neptune, MLflow
+_OF_RUNS = re.compile(rb'\s*\{\s*"[^"]*"\s*:\s*\{')  # an object of objects
 _LISTS = (".jsonl", ".json", ".yaml", ".yml")
 LOGS = (".jsonl", ".swanlab", ".csv", ".tsv", ".gz", ".json", ".log", ".out", ".stdout", ".txt")
 _SEEN, _CSV = 1_000, (".csv", ".tsv")  # rows that tell whose a table is
@@ -58,7 +60,7 @@ def runs_listed(file: Path) -> dict[str, dict[str, object]]:
     if not found or not all(map(_is_entry, found)):
         return {}
     said = [{**settings_of(one), **_names(one)} for one in found]
-    if not any(may_be_setting(key.rpartition(".")[2]) for one in said for key in one):
+    if not any(map(_tells, said)):
         return {}
     by_name: dict[str, dict[str, object]] = {}
     for word in reversed(NAMING):
@@ -66,6 +68,13 @@ def runs_listed(file: Path) -> dict[str, dict[str, object]]:
         if len(names) == len(set(names)):  # one that repeats names what runs share
             by_name |= {str(one[word]): one for one in said if one.get(word)}
     return by_name
+
+
+def _tells(said: Mapping[str, object]) -> bool:
+    """Whether settings say B_p or n, in a trainer's words or in ones that may be."""
+    return any(configuration(said).design[:2]) or any(
+        may_be_setting(key.rpartition(".")[2]) for key in said
+    )
 
 
 def _entries(file: Path) -> list[dict[str, object]]:
@@ -77,7 +86,7 @@ def _entries(file: Path) -> list[dict[str, object]]:
         if _is_entry(_opened(first)):  # JSON lines
             lines = [line for line in (head + handle.read()).splitlines() if line.strip()]
             return [_opened(parse_json(line)[0]) for line in lines]
-        if file.suffix != ".json" or not _names_first(head.lower()):
+        if file.suffix != ".json" or not (_OF_RUNS.match(head) or _names_first(head.lower())):
             return []
         value, _ = parse_json(head + handle.read())
     if isinstance(value, list):
@@ -86,6 +95,8 @@ def _entries(file: Path) -> list[dict[str, object]]:
         named = [_opened(one) for one in value.values()]
         if all(any(isinstance(one.get(key), dict) for key in SETTINGS) for one in named):
             return [{"id": key, **one} for key, one in zip(value, named, strict=True)]
+        if all(any(configuration(flatten(one)).design) for one in named):  # no sections of one run
+            return [{"id": key, "config": one} for key, one in zip(value, named, strict=True)]
     return []
 
 
@@ -265,7 +276,9 @@ def _table(file: Path) -> dict[str, dict[str, object]]:
     # a column that repeats names what runs share
     naming = [i for i in naming if len({row[i] for row in cells}) == len(cells)]
     if not asked and not all(
-        one.problems_per_batch or one.rollouts_per_problem or one.seed is not None for one in known
+        one.problems_per_batch or one.rollouts_per_problem or one.seed is not None
+        or not facts_of(row).keys().isdisjoint(RECORDED)
+        for one, row in zip(known, rows, strict=True)
     ):
         return {}
     return {

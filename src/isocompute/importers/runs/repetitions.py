@@ -22,7 +22,11 @@ from isocompute.importers.values.imported import DESIGN, FROM_NAME, FloatArray, 
 from isocompute.importers.words.configuration import FACTS, SCALED
 from isocompute.importers.words.names import written_in
 from isocompute.importers.words.paths import run_name
+from isocompute.recipe import RECORDED, TRAINED
 
+# Words of a recipe: with n it may change, between repetitions it may not. A score says its samples.
+_RECIPE = tuple(word for word in (*RECORDED, *TRAINED)
+                if word not in (*FACTS, "evaluation_samples"))  # fmt: skip
 # Standard deviations of noise between what the same model scores twice: at half seeds that learn
 # fast before their first evaluation are taken for sequels, at twice sequels of noisy runs are not.
 NOT_NOISE = 6.0
@@ -39,14 +43,15 @@ _REPEAT = re.compile(
 def differing(runs: Sequence[ImportedRun]) -> dict[str, dict[str, int]]:
     """Facts in which runs differ that have to share them: name -> value -> how many have it.
 
-    A learning rate may follow the batch: it differs where repetitions of one configuration do.
+    A learning rate may follow the batch: it differs where repetitions of one configuration do, as
+    any word of the recipe.
     """
     found: dict[str, dict[str, int]] = {}
-    for name in FACTS:
+    for name in (*FACTS, *_RECIPE):
         groups: dict[object, Counter[str]] = defaultdict(Counter)
         for run in runs:
             if name in run.provenance.facts:
-                key = (run.problems_per_batch, run.rollouts_per_problem) if name in SCALED else None
+                key = run.design[:2] if name in (*SCALED, *_RECIPE) else None
                 groups[key][run.provenance.facts[name]] += 1
         for values in groups.values():
             if len(values) > 1 and name not in found:
@@ -219,8 +224,12 @@ def _without(text: str, odd: Sequence[str], left: Sequence[str]) -> InputError:
     same = takewhile(lambda letters: len({*letters}) == 1, zip(*left, strict=False))
     begins = "".join(letters[0] for letters in same)
     then = sorted({name[len(begins) : len(begins) + 1] for name in left})
-    # where an odd name begins so, too: exp_00[235]*
-    fits = (f"{begins}*", f"{begins}[{''.join(then)}]*" if all(map(str.isalnum, then)) else "*")
+    ends = sorted({name[-1:] for name in left})
+    # where an odd name begins so, too: exp_00[235]*, or goes on: grpo*[12]
+    fits = (f"{begins}*", *(
+        f"{begins}{form.format(''.join(of))}" if all(map(str.isalnum, of)) else "*"
+        for form, of in (("[{}]*", then), ("*[{}]", ends))
+    ))
     which = next((one for one in fits if not any(fnmatch(name, one) for name in odd)), "RUN")
     return InputError(
         f"{text}{',' if '; if ' in text else ';'} leave it out with --where "
@@ -233,13 +242,15 @@ def _without(text: str, odd: Sequence[str], left: Sequence[str]) -> InputError:
 def unsaid(runs: Sequence[ImportedRun], asked: Collection[str] = ()) -> list[str]:
     """A line for every fact that some runs say and others, which may differ in it, do not."""
     told = []
-    for name in (name for name in FACTS if name not in (*SCALED, *asked)):
-        said = {f for run in runs if (f := run.provenance.facts.get(name)) is not None}
-        silent = [run.name for run in runs if name not in run.provenance.facts]
+    for name in (name for name in FACTS if name not in asked):
+        of = {run.design[:2] for run in runs if name in run.provenance.facts}
+        every = [run for run in runs if name not in SCALED or run.design[:2] in of]
+        said = {f for run in every if (f := run.provenance.facts.get(name)) is not None}
+        silent = [run.name for run in every if name not in run.provenance.facts]
         if said and silent:
             value = min(said)
             told.append(
-                f"{name.replace('_', ' ')} is not known of {len(silent)} of {len(runs)} runs (the "
+                f"{name.replace('_', ' ')} is not known of {len(silent)} of {len(every)} runs (the "
                 f"first: {silent[0]!r}), others have {value}; if it differs there, leave them out "
                 f"with --where {shlex.quote(f'{name}={value}')}"
             )
@@ -301,6 +312,19 @@ def refuse_two_sweeps(runs: Iterable[Named], cure: str = "") -> None:
             + (cure or f"choose with --where run='{a}', or keep all with --where 'run=*'."),
             options=() if cure else ("--where", "run=RUN"), trial=("--where", "run=*"),
         )
+    # a seed is one run's: under another name it is of another recipe, however few there are
+    for a, b in (pair for pair in combinations(sweeps, 2) if {*pair} & several.keys()):
+        same = [of for of in sweeps[a].keys() & sweeps[b].keys()
+                if of[2] is not None and _scored(sweeps[a][of]) & _scored(sweeps[b][of])]
+        if same:
+            fewer = min(a, b, key=lambda name: sum(map(len, sweeps[name].values())))
+            odd = [one.name for of in sweeps[fewer].values() for one in of]
+            left = [one.name for name in sweeps if name != fewer
+                    for of in sweeps[name].values() for one in of]
+            this, like = (sweeps[name][same[0]][0].name for name in (fewer, b if fewer == a else a))
+            text = (f"runs of one sweep must differ in B_p, n or seed, but {this!r} is of n = "
+                    f"{same[0][1]} and seed {same[0][2]}, as {like!r} is")  # fmt: skip
+            raise InputError(f"{text}; {cure}") if cure else _without(text, odd, left)
 
 
 def _without_settings(run: Named) -> str:

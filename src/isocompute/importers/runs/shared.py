@@ -24,11 +24,11 @@ from isocompute.importers.values.spent import Each, Spent, kept_of
 
 Key = tuple[Metric, str, str]  # of a series in its run: metric, problem set, split
 ENOUGH = 3  # distinct equal scores after step 0 that two runs of chance do not have
-# The same where one record is a console that prints three digits (verl before 0.2): of two runs of
-# chance one score in fifty agrees. At half, a pair among a hundred runs is taken for one; at twice,
-# runs of fewer than eight evaluations count twice.
+# The same where one record has fewer digits, as a console that prints three (verl before 0.2) or a
+# table that was rounded: of two runs of chance one score in fifty agrees. At half, a pair among a
+# hundred runs is taken for one; at twice, runs of fewer than eight evaluations count twice.
 ENOUGH_ROUNDED = 4
-_ROUNDED = range(3, 6)  # digits of a console; fewer agree by chance, more are those of float32
+_ROUNDED = range(3, 6)  # digits of such a record; fewer agree by chance, more are float32's
 _SERIES, _POINTS, _MIXER = 2, 16, 2_654_435_761  # where another record of a run is looked for
 _CROWD = 8  # a score that more runs share at one step (0, 1) tells nothing
 
@@ -42,9 +42,10 @@ def merged(group: Sequence[ImportedRun]) -> ImportedRun:
     if len(group) == 1:
         return group[0]
 
-    def rank(run: ImportedRun) -> tuple[int, bool, bool]:
+    def rank(run: ImportedRun) -> tuple[int, int, bool, bool]:
         rounds = run.provenance.format.endswith("console")  # some print three digits
-        return -_size(run), rounds, run.problems_per_batch is None
+        finest = _ROUNDED.stop - (_digits(run) or _ROUNDED.stop)
+        return -_size(run), finest, rounds, run.problems_per_batch is None
 
     ordered = sorted(group, key=rank)
     best = ordered[0]
@@ -165,7 +166,8 @@ def pairs(runs: Sequence[ImportedRun], decided: frozenset[int]) -> list[tuple[in
     coarse = {d for d in digits if d is not None}
     for i, run in enumerate(runs):
         for split, step, value in _marks(run):
-            for d in {5, *coarse} if digits[i] is None else {digits[i]}:
+            own = digits[i] or 5
+            for d in {own, *(d for d in coarse if d < own)}:
                 holders[split, step, round(value, d)].append(i)
     count: Counter[tuple[int, int]] = Counter()
     for found in holders.values():
@@ -196,9 +198,7 @@ def _marks(run: ImportedRun) -> Iterator[tuple[str, int, float]]:
 
 
 def _digits(run: ImportedRun) -> int | None:
-    """To how many digits a console rounds its scores; None where it does not."""
-    if not run.provenance.format.endswith("console"):
-        return None
+    """To how many digits a record rounds its scores; None where it does not."""
     value_K = np.concatenate([s.score_K for s in run.series] or [np.empty(0)])
     return next((d for d in _ROUNDED if np.array_equal(np.round(value_K, d), value_K)), None)
 
@@ -230,7 +230,10 @@ def shared(a: ImportedRun, b: ImportedRun) -> Shared:
     kind, k and split is held against each of the other's that says no other.
     """
     scores_a, scores_b = scores_of(a), scores_of(b)
-    rounded = [d for d in (_digits(a), _digits(b)) if d is not None]
+    digits = [_digits(a), _digits(b)]
+    rounded = [d for d in digits if d is not None]
+    if digits[0] == digits[1] and not any(r.provenance.format.endswith("console") for r in (a, b)):
+        rounded = []  # neither is the rounding of the other
     # trackers round to float32
     rtol, atol = (0.0, 0.501 * 10.0 ** -min(rounded)) if rounded else (1e-5, 1e-7)
     same: list[tuple[int, float]] = []

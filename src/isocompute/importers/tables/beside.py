@@ -19,10 +19,11 @@ from isocompute.importers.tables.wide import Texts
 from isocompute.importers.tables.workbooks import said_beside
 from isocompute.importers.values.headers import head_of
 from isocompute.importers.values.imported import DESIGN, UnclearError
-from isocompute.importers.values.reading import whole
-from isocompute.importers.words.configuration import configuration, problems_of
+from isocompute.importers.values.reading import number, whole
+from isocompute.importers.words.configuration import configuration, facts_of, problems_of
 from isocompute.importers.words.plain_words import RESPONSES, counted_in, plain_name
 from isocompute.importers.words.settings import Settings
+from isocompute.recipe import RECORDED
 
 # How many problems are trained on, each once in an epoch
 _TRAINED_ON = re.compile(
@@ -169,10 +170,11 @@ def from_names(
 
 
 def from_table_beside(
-    numbers: dict[str, FloatArray], texts: Texts, path: Path, say: Callable[[str], None] | None
+    numbers: dict[str, FloatArray], texts: Texts, recorded: dict[str, FloatArray], path: Path,
+    say: Callable[[str], None] | None,
 ) -> None:
     """Take what a table of runs beside this one says of all of its runs."""
-    if "run" not in texts or not path.is_file() or set(DESIGN) <= set(numbers):
+    if "run" not in texts or not path.is_file():
         return
     codes, names = texts["run"]
     rows = [row for name in names if (
@@ -184,3 +186,8 @@ def from_table_beside(
             numbers[name] = np.array(values, dtype=np.float64)[codes]
             if say is not None:
                 say(f"{path}: {name}: read from {rows[0][0]} beside it")
+    facts = [facts_of(row) for _, row in rows] if len(said) == len(names) else []
+    for word in RECORDED:
+        values = [number(one.get(word)) for one in facts]
+        if word not in recorded and values and None not in values:
+            recorded[word] = np.array(values, dtype=np.float64)[codes]

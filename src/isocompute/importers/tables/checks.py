@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 
@@ -16,6 +16,7 @@ from isocompute.errors import InputError
 from isocompute.importers.tables.table import FloatArray
 from isocompute.importers.values.imported import DESIGN
 from isocompute.importers.words.called import several_problems
+from isocompute.recipe import RECORDED
 
 # Lengths that fall by more than this after the first evaluation, in every run, are no lengths: a
 # step's tokens stand where a sum should. At half a model that learns to be short is refused; at
@@ -151,26 +152,32 @@ def check_recorded(recorded: Mapping[str, FloatArray], x: FloatArray, path: Path
             )
 
 
-def check_one_rate(curves: Sequence[Curve], path: Path) -> None:
-    """Runs of one configuration that differ in their learning rate are no repetitions.
+def check_one_recipe(curves: Sequence[Curve], path: Path, asked: Collection[str]) -> None:
+    """Runs of one configuration that differ in their recipe are no repetitions.
+
+    Args:
+        curves: of a table.
+        path: its file.
+        asked: words that a selection speaks of.
 
     Raises:
-        InputError: lists the rates, with the words that choose one.
+        InputError: lists the values, with the words that choose one.
     """
-    groups: dict[tuple[object, ...], dict[str, float]] = {}
-    for c in curves:
-        if (rate := c.recorded.get("learning_rate")) is not None:
-            key = (c.configuration, c.metric, c.problem_set, c.split, c.arm)
-            groups.setdefault(key, {})[f"{float(rate):.3g}"] = float(rate)
-    for (at, *_), rates in groups.items():
-        if len(rates) > 1:
-            raise InputError(
-                f"{path}: runs must share their learning rate to be averaged, but those of "
-                f"{at} have {', '.join(sorted(rates, key=float))}; choose with "
-                f"--where learning_rate={next(iter(rates))}, or keep all with "
-                "--where 'learning_rate=*'.",
-                options=("--where", "learning_rate=RATE"), trial=("--where", "learning_rate=*"),
-            )
+    for word in (word for word in RECORDED if word not in asked):
+        groups: dict[tuple[object, ...], dict[str, float]] = {}
+        for c in curves:
+            if (value := c.recorded.get(word)) is not None:
+                key = (c.configuration, c.metric, c.problem_set, c.split, c.arm)
+                groups.setdefault(key, {})[f"{float(value):.3g}"] = float(value)
+        for (at, *_), values in groups.items():
+            if len(values) > 1:
+                raise InputError(
+                    f"{path}: runs must share their {word.replace('_', ' ')} to be averaged, but "
+                    f"those of {at} have {', '.join(sorted(values, key=float))}; choose with "
+                    f"--where {word}={next(iter(values))}, or keep all with --where '{word}=*'.",
+                    options=("--where", f"{word}={'RATE' if word == 'learning_rate' else 'VALUE'}"),
+                    trial=("--where", f"{word}=*"),
+                )
 
 
 def check_problems(

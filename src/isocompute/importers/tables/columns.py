@@ -63,6 +63,14 @@ _SPREAD = re.compile(
     r"min|max|var|iqr|count)$|__(?:MIN|MAX)$", re.I,
 )
 _OF_SEED = re.compile(r"seed[ _-]?([0-9]{1,6})", re.I)
+# Words of a recipe under the names that people give them.
+_RECIPE = {
+    "learning_rate": re.compile(
+        r"(?:(?:actor|policy|base|peak|max|initial|train)_)?(?:lr|learning_rate)(?:_actor|_policy)?"
+    ),
+    "kl_coef": re.compile(r"kl_(?:loss_)?(?:coeff?|coefficient|weight|beta|penalty_coef)|beta_kl"),
+    "entropy_coef": re.compile(r"ent(?:ropy)?_(?:loss_)?(?:coeff?|coefficient|weight)"),
+}
 _SECTION = re.compile(r"^(?:params|parameters|config)[./]")
 
 
@@ -124,8 +132,8 @@ def columns_meant(
             continue
         if plain == "epoch" and not {"epochs", "steps", "rollouts", *_STEPS} & plains:
             plain = "epochs"
-        if plain == "lr" and "learning_rate" not in plains:
-            plain = "learning_rate"
+        word = next((word for word, form in _RECIPE.items() if form.fullmatch(plain)), plain)
+        plain = word if word not in plains else plain
         if plain in _SEEDS and "seed" not in plains:
             plain = "seed"
         if plain in _SETS and "problem_set" not in plains:

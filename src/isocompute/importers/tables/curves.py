@@ -101,8 +101,10 @@ def _curve(
 
 
 def _recorded(columns: Mapping[str, FloatArray], rows: NDArray[np.intp]) -> dict[str, float]:
-    """What rows of one run say, where all of them say it; a schedule counts by its largest."""
-    return {k: float(v[rows].max()) for k, v in columns.items() if np.isfinite(v[rows]).all()}
+    """What rows of one run say, where all of them say it; a rate's schedule by its largest."""
+    said = {k: v[rows] for k, v in columns.items() if np.isfinite(v[rows]).all()}
+    return {k: float(v.max()) for k, v in said.items()
+            if k == "learning_rate" or v.min() == v.max()}  # a coefficient that adapts is measured
 
 
 def _first_of_copies(x: FloatArray, score: FloatArray) -> NDArray[np.bool_]:

@@ -43,10 +43,13 @@ from isocompute.importers.words.plain_words import RESPONSES, plain_name
 from isocompute.importers.words.scale import TITLED, are_percent
 from isocompute.importers.words.settings import Settings
 from isocompute.importers.words.vocabulary import MEASURED_AT
+from isocompute.recipe import RECORDED
 from isocompute.store.arms import matches, no_match
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from isocompute.domain import Curve
 
     Read = Callable[[Path, Naming], pa.Table]
 
@@ -163,14 +166,31 @@ def _unsaid(there: Mapping[str, str], settings: Settings, path: Path) -> list[st
     return missing
 
 
+def of_recipe(curves: list[Curve], where: Mapping[str, str], path: Path) -> list[Curve]:
+    """The curves that a selection by words of the recipe leaves, whatever file says them."""
+    for word in where.keys() & {*RECORDED}:
+        said = [f"{c.recorded[word]:.6g}" if word in c.recorded else "" for c in curves]
+        if not any(said):
+            raise _no_column(path, word)
+        kept = [c for c, value in zip(curves, said, strict=True) if matches(value, where[word])]
+        if not kept:
+            raise no_match(str(path), word, where[word], sorted({*said}))
+        curves = kept
+    return curves
+
+
+def _no_column(path: Path, name: str) -> InputError:
+    return InputError(f"{path}: a selection must name a column, but there is no {name!r}; add it, "
+                      "or choose another.")  # fmt: skip
+
+
 def select(table: pa.Table, where: Mapping[str, str], path: Path) -> pa.Table:
     """The rows that a selection leaves."""
     for name, wanted in where.items():
         if name not in table.column_names:
-            raise InputError(
-                f"{path}: a selection must name a column, but there is no {name!r}; add it, or "
-                "choose another."
-            )
+            if name in RECORDED:
+                continue  # a table beside it may say that: see `of_recipe`
+            raise _no_column(path, name)
         codes, texts = texts_of(table, name)
         fits = np.array([matches(text.strip(), wanted) for text in texts], dtype=bool)
         if not fits.any():

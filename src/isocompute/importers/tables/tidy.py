@@ -27,6 +27,7 @@ from isocompute.importers.tables.taken import (
     MEASURED,
     Say,
     Taken,
+    of_recipe,
     select,
     take_columns,
     take_rows,
@@ -184,7 +185,7 @@ def _take_what_is_said(
             words[name] = (np.zeros(count, dtype=np.int64), [word])
     beside.from_names(mine, words, one.settings)
     is_first = one in t.scores[:1] or not one.is_wide  # what is read beside is said once
-    beside.from_table_beside(mine, words, t.path, t.say if is_first else None)
+    beside.from_table_beside(mine, words, t.recorded, t.path, t.say if is_first else None)
     for name in DESIGN:
         value = getattr(one.settings, name)
         if name not in mine and value is not None:
@@ -251,8 +252,8 @@ def _of_runs(t: Taken, curves: list[Curve]) -> list[Curve]:
     curves = without_padding(curves, t.settings, t.path, t.say, t.is_turned)
     if (rate := t.settings.learning_rate) is not None:
         curves = [c.replace(recorded={"learning_rate": rate, **c.recorded}) for c in curves]
-    if "learning_rate" not in t.where:
-        checks.check_one_rate(curves, t.path)
+    curves = of_recipe(curves, t.where, t.path)
+    checks.check_one_recipe(curves, t.path, t.where)
     if "run" not in t.where:
         of = [(c.metric, c.problem_set, f"{c.split} {c.arm}") for c in curves]
         refuse_two_sweeps(

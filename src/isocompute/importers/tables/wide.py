@@ -34,7 +34,7 @@ Texts = dict[str, tuple[NDArray[np.int64], list[str]]]
 # Of a tail of equal scores in a sheet. At half two equal ones among thirty scores are believed, at
 # twice two of ten are doubted.
 _CHANCE = 0.05
-_LEAST = 4  # columns of updates
+_LEAST = 4  # columns of updates; one less where their names say it
 _OF_UPDATES = re.compile(
     r"(?:^|[^a-z])(?:u|t|i|it|iters?|iterations?|steps?|updates?|ckpt|checkpoint)[^a-z]*$", re.I
 )
@@ -59,9 +59,10 @@ def pattern_of_updates(header: Sequence[str]) -> str | None:
             found.setdefault((match[1], match[3]), []).append(int(match[2]))
     for (before, after), numbers in found.items():
         gaps = {b - a for a, b in pairwise(numbers)}
-        if len(numbers) < _LEAST or min(gaps) < 1 or _OTHERS.search(before):
+        named = _OF_UPDATES.search(before) is not None
+        if len(numbers) < _LEAST - named or min(gaps) < 1 or _OTHERS.search(before):
             continue
-        if _OF_UPDATES.search(before) or (len(gaps) == 1 < min(gaps) and "{" not in before):
+        if named or (len(gaps) == 1 < min(gaps) and "{" not in before):
             return f"{before}{{steps}}{after}"
     return None
 

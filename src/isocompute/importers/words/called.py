@@ -269,7 +269,7 @@ def is_called(key: str, name: str) -> bool:
         return True
     if name == "rollouts_per_problem" and _K.search(key):
         return True
-    last = re.split("[./]", inner or key)[-1].strip()
+    last = re.split("[./]", (inner or key).replace(" / ", " per "))[-1].strip()
     plain = re.sub(r"\W", "", re.sub(r"[\s-]+", "_", last))
     return re.fullmatch(_CALLED[name], plain, re.I) is not None
 

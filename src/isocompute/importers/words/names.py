@@ -231,9 +231,34 @@ def alike_under(pattern: str, runs: Sequence[ImportedRun]) -> tuple[str, str] | 
 _SEED = re.compile(r"(?<![A-Za-z])(?<!data.)(?<!eval.)(?<!split.)seed[-_= ]?([0-9]{1,6})(?![0-9])")
 
 
-def with_seeds(runs: Sequence[ImportedRun]) -> list[ImportedRun]:
-    """Runs of a known B_p and n with the seed that their names give, by that word alone."""
-    out = []
+# What names say of the recipe, where no configuration does.
+_OF_RECIPE = {
+    word: re.compile(rf"(?<![A-Za-z])(?:{said})[-_= ]?({value})(?![0-9A-Za-z]|\.[0-9])", re.I)
+    for word, said, value in (
+        ("learning_rate", "lr|learning_rate", r"[0-9]+(?:\.[0-9]+)?e-?[0-9]+|0?\.[0-9]+"),
+        ("kl_coef", "kl(?:_?coef)?", r"[0-9]+(?:\.[0-9]+)?e-?[0-9]+|[01]?\.[0-9]+|0"),
+        ("temperature", "temp|temperature", r"[0-9]?\.[0-9]+"),
+    )
+} | {"model": re.compile(
+    r"(?:(?<=qwen)|(?<=llama)|(?<=gemma)|(?<![A-Za-z0-9.]))([0-9]{1,3}(?:\.[0-9]+)?b)(?![A-Za-z0-9])",
+    re.I,
+)}  # fmt: skip
+
+
+def recipe_in(name: str) -> dict[str, str]:
+    """What a name or a path says of the recipe and of the size of the model, each once.
+
+    >>> recipe_in("grpo_n8_lr1e-6_kl0.01"), recipe_in("n8_lr_sweep2"), recipe_in("qwen2.5-1.5B-n8")
+    ({'learning_rate': '1e-06', 'kl_coef': '0.01'}, {}, {'model': '1.5b'})
+    """
+    found = {word: {of.lower() for of in form.findall(name)} for word, form in _OF_RECIPE.items()}
+    return {word: said.pop() if word == "model" else f"{float(said.pop()):.6g}"
+            for word, said in found.items() if len(said) == 1}  # fmt: skip
+
+
+def with_names(runs: Sequence[ImportedRun]) -> list[ImportedRun]:
+    """Runs of a known B_p and n with the seed and the recipe that their names give, by words."""
+    out, of_models = [], any("model" in run.provenance.facts for run in runs)
     for run in runs:
         parts = Path(run.provenance.path).parts[-4:]
         if run.provenance.format == "checkpoint-results":  # what it is called says its evaluation
@@ -244,6 +269,11 @@ def with_seeds(runs: Sequence[ImportedRun]) -> list[ImportedRun]:
         if run.seed is None and known and len(said) == 1:
             seed = said.pop()
             run = replace(run, seed=int(seed)).inferring(f"seed={seed}: the name says so")
+        facts = {**recipe_in(text), **run.provenance.facts}
+        if of_models:  # by its whole name, where another run says it
+            facts = {k: v for k, v in facts.items() if k != "model" or k in run.provenance.facts}
+        if known and facts != run.provenance.facts:
+            run = replace(run, provenance=replace(run.provenance, facts=facts))
         out.append(run)
     return out
 

@@ -120,7 +120,7 @@ _OF_JOB = re.compile(
     r"(?<![a-z])(?P<word>exp|job|v|version|attempt|try|retry|restart|resume|part|step|checkpoint|"
     r"ckpt|iter|iteration|update)[-_]?[0-9]+(?![0-9a-z])"
     r"|(?<![a-z0-9.])(?:20[0-9]{6}|20[0-9]{2}(?:-[0-9]{2}){2}|1[0-9]{9})"
-    r"(?:[-_T ]?[0-9]{2}(?:[-:.]?[0-9]{2}){1,2}(?:\.[0-9]+)?)?",
+    r"(?:[-_T /]?[0-9]{2}(?:[-:.]?[0-9]{2}){1,2}(?:\.[0-9]+)?)?",
     re.I,
 )
 

@@ -8,13 +8,11 @@ import struct
 import zlib
 from pathlib import Path
 
-import numpy as np
 import pytest
 
-from isocompute.importers import import_logs, load_settings, read_log
+from isocompute.importers import load_settings, read_log
 from isocompute.importers.values.wire import masked_crc32c
-from isocompute.importers.words.vocabulary import column_of
-from layout_helpers import AT, MAP, drawn, events, lines, load, log, of, refused, score, write
+from layout_helpers import AT, MAP, drawn, lines, load, of, refused, score, write
 
 SETS = ["problems_per_batch=6", "rollouts_per_problem=4"]
 
@@ -75,6 +73,7 @@ def test_what_wandb_was_told_counts_a_score_counts_it(tmp_path: Path, number: in
     assert drawn(load(file, held, SETS)) == of(6, 4, None)
 
 
+@pytest.mark.long
 def test_records_of_wandb_that_are_torn_nested_or_huge(tmp_path: Path) -> None:
     rows: list[dict[str, object]] = [
         {"train/global_step": s, "val": {"accuracy": score(s, 4)}, "said": "x" * 2000 * s}
@@ -113,6 +112,7 @@ def scalar(value: float) -> bytes:
     return b"\x15" + struct.pack("<f", value)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("size", [700_000, 3_000_000])
 def test_images_between_scalars_of_tensorboard_are_passed_over(tmp_path: Path, size: int) -> None:
     image = event(0, "samples", field(4, b"x" * size))
@@ -143,3 +143,122 @@ def test_tensors_of_one_number_are_scalars(tmp_path: Path) -> None:
         (curve,) = load(file, MAP, SETS)
         assert curve.score_K.tolist() == pytest.approx([score(s, 4) for s in AT], abs=1e-6)
         assert curve.rollouts_K.tolist() == [24 * s for s in AT]
+
+
+# Records of one run, and what its parts count.
+
+
+def test_a_set_that_a_sequel_evaluates_first_counts_from_the_beginning(tmp_path: Path) -> None:
+    """DAPO draws two batches for each update; the second log knows only its own."""
+    def rows(first: int, last: int, keys: tuple[str, ...]) -> list[dict[str, object]]:
+        return [{"step": s, "loss": 0.1}
+                | ({"train/num_gen_batches": 2, "response_length/mean": 100.0} if s else {})
+                | ({key: score(s, 4) for key in keys} if s % 10 == 0 else {})
+                for s in range(first, last + 1)]  # fmt: skip
+
+    maps = [*MAP, "hard/accuracy=avg"]
+    lines(tmp_path / "g4" / "a.jsonl", rows(0, 40, ("val/accuracy",)))
+    lines(tmp_path / "g4" / "b.jsonl", rows(41, 80, ("val/accuracy", "hard/accuracy")))
+    (run,) = read_log(tmp_path, settings=load_settings([*SETS, "resumed=join"], maps))
+    both = {s.metric.variable: s for s in run.series}
+    assert both["val/accuracy"].rollouts_K.tolist() == [48 * s for s in range(0, 81, 10)]
+    assert both["hard/accuracy"].rollouts_K.tolist() == [48 * s for s in (50, 60, 70, 80)]
+    assert both["hard/accuracy"].tokens_K.tolist() == [4800 * s for s in (50, 60, 70, 80)]
+
+
+def test_dumps_beside_a_log_count_what_the_log_counts(tmp_path: Path) -> None:
+    """verl writes validation_data_dir beside its log, and true and false of a reward function."""
+    write(tmp_path / "run" / "config.yaml", "data:\n  train_batch_size: 6\n"
+          "actor_rollout_ref:\n  rollout:\n    n: 4\n")  # fmt: skip
+    lines(tmp_path / "run" / "log.jsonl", [
+        {"step": s, "data": {"train/num_gen_batches": 2, "response_length/mean": 50.0} if s else {}}
+        | ({"val-core/math/acc/mean@2": s / 80} if s % 10 == 0 else {})
+        for s in range(51)
+    ])  # fmt: skip
+    for i, s in enumerate(AT):
+        lines(tmp_path / "run" / "dumps" / f"{s}.jsonl", [
+            {"input": f"q{k // 2}", "output": "a", "gts": "1", "data_source": "math", "step": s,
+             "acc": k < i, "score": 2.0 * (k < i) - 1}
+            for k in range(8)
+        ])  # fmt: skip
+    (run,) = read_log(tmp_path)
+    found = {s.metric.label: s for s in run.series}
+    assert found["avg@2"].score_K.tolist() == pytest.approx([s / 80 for s in AT])
+    assert found["best@2"].score_K.tolist() == [0, 0.25, 0.25, 0.5, 0.5, 0.75]  # by hand
+    for s in found.values():
+        assert s.rollouts_K.tolist() == [2 * 24 * at for at in AT]
+        assert s.tokens_K.tolist() == [2 * 24 * 50 * at for at in AT]
+
+
+def test_the_mean_that_skyrl_logs_is_the_mean_of_its_dumps(tmp_path: Path) -> None:
+    write(tmp_path / "run" / "config.yaml", "trainer:\n  train_batch_size: 6\n"
+          "generator:\n  n_samples_per_prompt: 4\n")  # fmt: skip
+    lines(tmp_path / "run" / "metrics.jsonl", [
+        {"step": s, "eval/gsm8k/avg_score": i / 8} for i, s in enumerate(AT)
+    ])  # fmt: skip
+    for i, s in enumerate(AT):
+        lines(tmp_path / "run" / "dumped_evals" / f"global_step_{s}_evals" / "gsm8k.jsonl", [
+            {"input_prompt": f"q{k // 2}", "output_response": "a", "data_source": "gsm8k",
+             "score": [0.0, float(k < i)]}
+            for k in range(8)
+        ])  # fmt: skip
+    (run,) = read_log(tmp_path)
+    assert {s.metric.label for s in run.series} == {"avg@2", "best@2", "worst@2"}
+    for one in run.series:
+        assert one.rollouts_K.tolist() == [24 * s for s in AT]
+
+
+def test_starts_of_one_job_under_two_models_are_two_runs(tmp_path: Path) -> None:
+    for i, (model, last) in enumerate((("small", 20), ("large", 50))):
+        home = tmp_path / f"v{i}-20250812-14120{i}"
+        write(home / "config.json", json.dumps({
+            "prompts_per_step": 6, "group_size": 4, "seed": 5, "max_steps": 50, "model": model,
+        }))  # fmt: skip
+        lines(home / "metrics.jsonl", [
+            {"step": s, "loss": 0.1} | ({"val/accuracy": score(s, i)} if s % 10 == 0 else {})
+            for s in range(1, last + 1)
+        ])  # fmt: skip
+    runs = read_log(tmp_path, settings=load_settings([], [*MAP]))
+    assert [run.series[0].step_K.tolist() for run in runs] == [[10, 20], [10, 20, 30, 40, 50]]
+
+
+def test_attempts_in_folders_of_their_own_are_no_repetitions(tmp_path: Path) -> None:
+    for i in (1, 2):
+        lines(tmp_path / f"attempt_{i}" / f"try{i}.jsonl",
+              [{"step": s, "val/accuracy": score(s, i)} for s in AT])  # fmt: skip
+    assert "attempts of one run are no repetitions" in refused(tmp_path, MAP, SETS)
+
+
+# Scores that stand beside each other.
+
+
+def test_the_share_solved_beside_a_reward_is_a_mean(tmp_path: Path) -> None:
+    """pass@8 of correctness is no other form of the mean reward, the mean of it is."""
+    def rows(key: str) -> list[dict[str, object]]:
+        return [{"step": s, "eval/math/avg_score": score(s, 0), key: score(s, 9)} for s in AT]
+
+    file = tmp_path / "g4.jsonl"
+    lines(file, rows("val/math/pass@8"))
+    assert {c.metric for c in load(file, (), SETS, metric="avg")} == {"avg"}
+    lines(file, rows("val/math/pass@1"))
+    assert "the whole reward" in refused(file, (), SETS)
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_a_plain_mean_goes_before_one_of_so_many_samples(tmp_path: Path, first: int) -> None:
+    keys = {"val/accuracy": 0, "val/accuracy@8": 3}
+    order = [*keys][first:] + [*keys][:first]
+    lines(tmp_path / "g4.jsonl", [{"step": s, **{k: score(s, keys[k]) for k in order}} for s in AT])
+    maps = ["val/accuracy=avg", "val/accuracy@8=avg@8"]
+    (curve,) = load(tmp_path, maps, SETS, metric="avg")
+    assert curve.score_K.tolist() == [score(s, 0) for s in AT]
+
+
+def test_a_text_of_every_row_is_no_kind_of_score(tmp_path: Path) -> None:
+    rows = [["run", "steps", "score", "saved"]]
+    rows += [["a", s, score(s, k), f"eval-{s}-{'xyz'[k]}"] for s in AT for k in range(3)]
+    file = tmp_path / "t.csv"
+    with file.open("w", newline="") as handle:
+        csv.writer(handle).writerows(rows)
+    (curve,) = load(file, (), SETS)
+    assert curve.n_repeated == 12

@@ -170,9 +170,10 @@ def test_dumps_beside_a_log_count_what_the_log_counts(tmp_path: Path) -> None:
     """verl writes validation_data_dir beside its log, and true and false of a reward function."""
     write(tmp_path / "run" / "config.yaml", "data:\n  train_batch_size: 6\n"
           "actor_rollout_ref:\n  rollout:\n    n: 4\n")  # fmt: skip
+    each = {"train/num_gen_batches": 2, "response_length/mean": 50.0}
     lines(tmp_path / "run" / "log.jsonl", [
-        {"step": s, "data": {"train/num_gen_batches": 2, "response_length/mean": 50.0} if s else {}}
-        | ({"val-core/math/acc/mean@2": s / 80} if s % 10 == 0 else {})
+        {"step": s, "data": (each if s else {}) | (
+            {"val-core/math/acc/mean@2": s / 80} if s % 10 == 0 else {})}
         for s in range(51)
     ])  # fmt: skip
     for i, s in enumerate(AT):
@@ -262,3 +263,55 @@ def test_a_text_of_every_row_is_no_kind_of_score(tmp_path: Path) -> None:
         csv.writer(handle).writerows(rows)
     (curve,) = load(file, (), SETS)
     assert curve.n_repeated == 12
+
+
+def test_one_set_that_begins_with_another_model_is_asked_about_where_it_is_chosen(
+    tmp_path: Path,
+) -> None:
+    for n, more in ((4, 0.0), (8, 0.0), (16, 0.25)):
+        lines(tmp_path / f"g{n}.jsonl", [
+            {"step": s, "eval/math/avg_score": score(s, n, more), "eval/aime/avg_score": score(s, n)}
+            for s in AT
+        ])  # fmt: skip
+    given = ["problems_per_batch=6", "pattern=g{rollouts_per_problem}"]
+    assert "begin with one model" in refused(tmp_path, (), given, problem_set="math")
+    assert len(load(tmp_path, (), given, problem_set="aime")) == 3
+
+
+def test_a_torn_notebook_is_refused(tmp_path: Path) -> None:
+    file = write(tmp_path / "train.ipynb", '{"cells": [{"cell_type": "code", "source": ["x')
+    assert "train.ipynb" in refused(file)
+
+
+def test_cells_that_count_on_between_trainings_say_no_setting(tmp_path: Path) -> None:
+    """`args.seed += 1` makes what was set before unknown; `done += 1` nothing."""
+    def trained(n: int, more: str) -> dict[str, object]:
+        code = (f"args = GRPOConfig(num_generations={n}, per_device_train_batch_size=24,\n"
+                f"    gradient_accumulation_steps=1, seed=5)\n{more}\nT(args).train()")
+        said = "".join(f"[val] step {s} acc 0.{s + n + 10}\n" for s in (0, 20, 40))
+        return {"cell_type": "code", "source": [code], "outputs": [
+            {"output_type": "stream", "text": [said]}]}  # fmt: skip
+
+    for more, seed in (("done += 1", 5), ("args.seed += 1", None)):
+        write(tmp_path / "nb.ipynb", json.dumps({"cells": [trained(4, more), trained(8, more)]}))
+        runs = read_log(tmp_path / "nb.ipynb", settings=load_settings(["processes=1"], ["acc=avg"]))
+        assert [run.design for run in runs] == [(6, 4, seed), (3, 8, seed)]
+
+
+# Trackers' own forms.
+
+
+def test_a_line_of_mlflow_that_was_cut_short_is_no_score_at_step_0(tmp_path: Path) -> None:
+    home = tmp_path / "mlruns" / "1" / "abc"
+    write(home / "meta.yaml", "run_id: abc\nrun_name: mine\nstatus: 3\n")
+    for key, value in (("problems_per_batch", 6), ("rollouts_per_problem", 4)):
+        write(home / "params" / key, str(value))
+    rows = "".join(f"17000000{s:02} {score(s, 4)} {s}\n" for s in AT)
+    write(home / "metrics" / "val" / "accuracy", rows + "1700000060 0.3")
+    write(home / "metrics" / "loss", "".join(f"17000000{s:02} 0.1 {s}\n" for s in AT))
+    (run,) = read_log(tmp_path, settings=load_settings([], [*MAP]))
+    (found,) = run.series
+    assert dict(zip(found.step_K.tolist(), found.score_K.tolist(), strict=True)) == {
+        s: score(s, 4) for s in AT
+    }  # fmt: skip
+    assert run.notes == ("1 lines were not used",)

@@ -12,7 +12,7 @@ import pytest
 
 from isocompute.importers import load_settings, read_log
 from isocompute.importers.values.wire import masked_crc32c
-from layout_helpers import AT, MAP, drawn, lines, load, of, refused, score, write
+from layout_helpers import AT, MAP, drawn, events, lines, load, of, refused, score, write
 
 SETS = ["problems_per_batch=6", "rollouts_per_problem=4"]
 
@@ -270,8 +270,8 @@ def test_one_set_that_begins_with_another_model_is_asked_about_where_it_is_chose
 ) -> None:
     for n, more in ((4, 0.0), (8, 0.0), (16, 0.25)):
         lines(tmp_path / f"g{n}.jsonl", [
-            {"step": s, "eval/math/avg_score": score(s, n, more), "eval/aime/avg_score": score(s, n)}
-            for s in AT
+            {"step": s, "eval/math/avg_score": score(s, n, more),
+             "eval/aime/avg_score": score(s, n)} for s in AT
         ])  # fmt: skip
     given = ["problems_per_batch=6", "pattern=g{rollouts_per_problem}"]
     assert "begin with one model" in refused(tmp_path, (), given, problem_set="math")
@@ -315,3 +315,49 @@ def test_a_line_of_mlflow_that_was_cut_short_is_no_score_at_step_0(tmp_path: Pat
         s: score(s, 4) for s in AT
     }  # fmt: skip
     assert run.notes == ("1 lines were not used",)
+
+
+def test_a_key_that_was_nan_once_is_offered_as_the_score(tmp_path: Path) -> None:
+    rows = [{"step": s, "loss": 0.1, "held/accuracy": score(s, 4)} for s in AT]
+    rows[2]["held/accuracy"] = float("nan")
+    lines(tmp_path / "g4.jsonl", rows)
+    assert "--map held/accuracy=avg" in refused(tmp_path, (), SETS)
+    assert drawn(load(tmp_path, ["held/accuracy=avg"], SETS)) == {
+        (6, 4, None): [24 * s for s in AT if s != 20]
+    }  # fmt: skip
+
+
+def test_slime_evaluates_once_more_where_it_ends(tmp_path: Path) -> None:
+    """Two steps of the optimizer for each of 23 batches, an evaluation after each fifth."""
+    rows: list[dict[str, object]] = []
+    for at in range(23):
+        rows.append({"rollout/step": 2 * at, "rollout/raw_reward": 0.5})
+        if (at + 1) % 5 == 0 or at == 22:
+            rows.append({"eval/step": 2 * at, "eval/held": score(at, 4)})
+    lines(tmp_path / "g4.jsonl", [{"_step": i, **row} for i, row in enumerate(rows)])
+    assert drawn(load(tmp_path, (), SETS)) == {(6, 4, None): [24 * s for s in (5, 10, 15, 20, 23)]}
+
+
+def test_results_of_which_one_says_another_step_are_asked_about(tmp_path: Path) -> None:
+    for s in (10, 20, 30):  # the first says its step in its name alone
+        said = {"accuracy": score(s, 4)} | ({"step": 21} if s == 20 else {})
+        write(tmp_path / "g4" / f"step_{s}.json", json.dumps(said))
+    told = refused(tmp_path, ["accuracy=avg"], SETS)
+    assert "step_20.json is of step 20, but its step says 21; add --set step=step" in told
+
+
+def test_scores_that_only_the_poorer_record_holds_are_kept(tmp_path: Path) -> None:
+    """A writer of JSON that loses a score where a tracker has it."""
+    events(tmp_path / "g4" / "events.out.tfevents.1.host", [
+        (s, f"{key}/accuracy", score(s, n)) for s in AT for n, key in ((4, "first"), (7, "second"))
+    ])  # fmt: skip
+    lines(tmp_path / "g4" / "log.jsonl", [
+        {"step": s, "first/accuracy": score(s, 4), "second/accuracy": float("nan"),
+         "third/accuracy": score(s, 5), "fourth/accuracy": score(s, 6)}
+        for s in AT
+    ])  # fmt: skip
+    maps = [f"{key}/accuracy=avg" for key in ("first", "second", "third", "fourth")]
+    (run,) = read_log(tmp_path, settings=load_settings(SETS, maps))
+    found = {s.metric.variable.partition("/")[0]: s.score_K.tolist() for s in run.series}
+    assert found["second"] == pytest.approx([score(s, 7) for s in AT])
+    assert [*map(len, found.values())] == [6] * 4

@@ -149,10 +149,8 @@ def _but_samples(s: Series) -> tuple[object, ...]:
 def _reaching(long: Series, other: Series) -> Series:
     """The longer series, with what another record has before it or beyond."""
     if not long.step_K.size:
-        return long
+        return other
     ends = (other.step_K < long.step_K[0], other.step_K > long.step_K[-1])
-    if not any(end.any() for end in ends):
-        return long
     parts = {
         name: np.concatenate([getattr(other, name)[ends[0]], getattr(long, name),
                               getattr(other, name)[ends[1]]])

@@ -11,7 +11,7 @@ import pytest
 
 from isocompute.importers import import_logs, load_imported, load_settings, read_log
 from isocompute.importers.values.wire import masked_crc32c
-from layout_helpers import AT, MAP, drawn, events, lines, load, of, refused, score, write
+from layout_helpers import AT, MAP, drawn, events, lines, load, log, of, refused, score, write
 
 SETS = ["problems_per_batch=6", "rollouts_per_problem=4"]
 
@@ -157,3 +157,51 @@ def test_a_cell_that_is_no_number_is_named(tmp_path: Path, cell: str) -> None:
     rows[3][3] = cell
     assert f"column score must hold numbers, but row 4 has '{cell}'" in refused(
         table(tmp_path / "t.csv", names, rows))
+
+
+def test_results_of_a_run_that_has_scores_of_its_own_are_told(tmp_path: Path) -> None:
+    lines(tmp_path / "g4.jsonl", [
+        {"step": s, "train/reward": 0.1, "val/accuracy": score(s, 4)} for s in AT])  # fmt: skip
+    table(tmp_path / "results.csv", ["run", "checkpoint", "accuracy"],
+          [["g4", f"step-{s}", score(s, 9)] for s in AT])  # fmt: skip
+    (run,) = read_log(tmp_path, settings=load_settings(SETS, [*MAP]))
+    assert run.notes == ("1 other file of the folder gave no run",)
+    (held,) = (s for s in run.series if s.split == "validation")
+    assert held.score_K.tolist() == [score(s, 4) for s in AT]
+
+
+@pytest.mark.parametrize("text", [
+    "runs:\n  g4: {seed: 3\n", "runs: [1, 2]\n", "runs:\n  g4: 3\n",
+])  # fmt: skip
+def test_a_list_of_runs_that_breaks_off_says_nothing(tmp_path: Path, text: str) -> None:
+    log(tmp_path, "g4", 4)
+    write(tmp_path / "runs.yaml", text)
+    assert drawn(load(tmp_path, MAP, SETS)) == of(6, 4, None)
+
+
+def test_a_whole_number_of_tensorboard_is_no_counter(tmp_path: Path) -> None:
+    file = tmp_path / "events.out.tfevents.1.host"
+    events(file, [(s, tag, value) for s in AT for tag, value in (
+        ("val/accuracy", score(s, 4)), ("longest", 512.0), ("training_step", float(s)))])
+    assert drawn(load(file, MAP, SETS)) == of(6, 4, None)
+    events(file, [(4 * s, tag, value) for s in AT for tag, value in (
+        ("val/accuracy", score(s, 4)), ("longest", 512.0), ("training_step", float(s)))])
+    assert "step says 200 where training_step says 50" in refused(file, MAP, SETS)
+
+
+@pytest.mark.parametrize("names", ["step,answer", "run,answer", "run,step,accuracy,answer"])
+def test_answers_beside_a_log_may_be_longer_than_a_cell_of_csv(
+    tmp_path: Path, names: str
+) -> None:
+    log(tmp_path, "g4", 4)
+    cells = {"run": "g4", "answer": "x" * 200_000}
+    row = ",".join(cells.get(name, "1") for name in names.split(","))
+    write(tmp_path / "answers.csv", f"{names}\n{row}\n{row}\n")
+    write(tmp_path / "sub" / "more.csv", f"{names}\n{names}\n{row}\n" * 3)
+    assert drawn(load(tmp_path, MAP, SETS)) == of(6, 4, None)
+
+
+def test_a_script_that_is_no_python_says_nothing(tmp_path: Path) -> None:
+    log(tmp_path, "g4", 4)
+    write(tmp_path / "train.py", "GRPOConfig(output_dir=f'out/g{n}', num_generations=n, ((\n")
+    assert drawn(load(tmp_path, MAP, SETS)) == of(6, 4, None)

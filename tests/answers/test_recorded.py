@@ -198,6 +198,15 @@ VERL = "actor_rollout_ref.actor"
         ({"num_generations": 8, "epsilon_high": 0.28}, {"clip_high": "0.28"}),
         ({"num_generations": 8, "warmup_steps": 0, "warmup_ratio": 0.1}, {"warmup_share": "0.1"}),
         ({"num_generations": 8, "warmup_steps": 5}, {"warmup_steps": "5"}),
+        # TRL 0.27, GRPOConfig: https://huggingface.co/docs/trl/grpo_trainer
+        ({"num_generations": 8, "use_vllm": True, "vllm_importance_sampling_correction": True,
+          "vllm_importance_sampling_mode": "token_truncate", "vllm_importance_sampling_cap": 2.0,
+          "use_peft": False},
+         {"importance_level": "token", "importance_cap": "2", "lora_rank": "0"}),
+        ({"num_generations": 8, "use_vllm": True, "vllm_importance_sampling_correction": False},
+         {"importance_cap": "none"}),
+        ({"num_generations": 8, "use_vllm": False, "vllm_importance_sampling_correction": True},
+         {}),
         ({f"{VERL}.optim.lr_warmup_steps": -1}, {}),
     ],
 )  # fmt: skip

@@ -351,6 +351,10 @@ def test_settings_from_the_command_line() -> None:
     ("eval/aime24/reward/pass@16", "best@16", "aime24"),
     ("eval/aime24/pass^16", "worst@16", "aime24"),
     ("eval/gsm8k/pass_at_5", "best@5", "gsm8k"),
+    ("eval/aime24-pass@8", "best@8", "aime24"),  # slime
+    ("val/math500/pass@8", "best@8", "math500"),  # rLLM
+    ("val-core/math/acc/mean@8/std", None, ""),
+    ("val-core/math/acc/best@4", None, ""),
     ("actor/entropy", None, ""),
     ("x" * 500, None, ""),
 ])

@@ -99,10 +99,8 @@ def _contradicts(new: ImportedRun, old: ImportedRun) -> bool:
     """Whether two readings of one log cannot both hold."""
     if disagree(new, old, DESIGN):
         return True
-    p, q = new.provenance, old.provenance
-    rates = {r.facts.get("learning_rate") for r in (p, q)} - {None}
-    ranges = {r.score_range for r in (p, q)} - {None}
-    if len(ranges) > 1 or len(rates) > 1:
+    rates = {run.provenance.facts.get("learning_rate") for run in (new, old)} - {None}
+    if len(rates) > 1:
         return True
     theirs = scores_of(old)
     common = [key for key, points in scores_of(new).items() if points and theirs.get(key)]

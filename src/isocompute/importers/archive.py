@@ -161,7 +161,8 @@ def store_runs(
             for old in gone:
                 _forget(connection, old)
             fresh = [run for run in settled if not any(alike(run, old) for old in there)]
-            fresh = [run for run in fresh if _store(connection, run)]
+            for run in fresh:
+                _store(connection, run)
     finally:
         database.close()
     before = [next((old for old in gone if _follows_on(run, old)), None) for run in fresh]
@@ -237,16 +238,14 @@ def _forget(connection: sqlite3.Connection, run: ImportedRun) -> None:
     connection.execute("DELETE FROM imports WHERE name = ? AND sha256 = ?", key)
 
 
-def _store(connection: sqlite3.Connection, run: ImportedRun) -> bool:
+def _store(connection: sqlite3.Connection, run: ImportedRun) -> None:
     row = connection.execute(
-        "INSERT OR IGNORE INTO imports (name, sha256, problems_per_batch, rollouts_per_problem, "
+        "INSERT INTO imports (name, sha256, problems_per_batch, rollouts_per_problem, "
         "steps, seed, n_rows, n_errors, notes, provenance) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (run.name, run.provenance.sha256, run.problems_per_batch, run.rollouts_per_problem,
          run.steps, run.seed, run.n_rows, run.n_errors, json.dumps(run.notes),
          json.dumps(asdict(run.provenance) | {_KEYS: [s.key for s in run.series]})),
     )
-    if row.rowcount == 0:
-        return False
     key = row.lastrowid
     for s in run.series:
         series = connection.execute(
@@ -273,7 +272,6 @@ def _store(connection: sqlite3.Connection, run: ImportedRun) -> bool:
         "INSERT INTO import_errors (import, file, line, reason) VALUES (?, ?, ?, ?)",
         ((key, *e) for e in run.errors),
     )
-    return True
 
 
 def load_imported(folder: str | Path) -> list[ImportedRun]:

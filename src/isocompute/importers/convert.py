@@ -336,7 +336,7 @@ def _blend(
         if s.metric.variable not in ("reward", "score"):
             continue
         for other, t in chosen:
-            if other is not run or t is s or t.metric.kind != "avg" or (
+            if other is not run or t.metric.kind != "avg" or (
                 (t.problem_set, t.split) != (s.problem_set, s.split)
                 or _RATE.search(t.metric.variable) is None
             ):

@@ -221,12 +221,12 @@ def read_results(
     if settings.split == "train":  # that is of the log's keys; a checkpoint's result is none
         settings = replace(settings, split=None)
     collector = Collector(first.place.run, Errors(str(first.file)), settings)
-    doubt = next((one.place.doubt for one in ordered if one.place.doubt), "")
-    if doubt and settings.step is None:
-        key = next(key for key in STEPS if key in first.content)
+    doubtful = next((one for one in ordered if one.place.doubt), None)
+    if doubtful is not None and settings.step is None:
+        key = next(key for key in STEPS if key in doubtful.content)
         raise UnclearError(
-            f"{first.place.home}: a result must be of one step, but {doubt}; add --set step={key}, "
-            "or correct the names."
+            f"{first.place.home}: a result must be of one step, but {doubtful.place.doubt}; add "
+            f"--set step={key}, or correct the names."
         )
     home, called = first.place.home, first.place.run
     home = next((above for above in (home, *home.parents) if above.name == called), home)

@@ -7,7 +7,6 @@ counts updates as it is, so that `checkpoint-40` stands at its step 40.
 
 from __future__ import annotations
 
-import csv
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -72,7 +71,7 @@ def _results(path: Path, whose: Mapping[str, str]) -> list[Result]:
     """
     try:
         rows = list(_rows(path))
-    except (InputError, OSError, csv.Error):
+    except (InputError, OSError):
         return []
     columns = {key.lower(): key for key in (rows[0] if rows else ())}
     at = next((columns[c] for c in (*_CHECKPOINTS, *STEP_COLUMNS) if c in columns), None)

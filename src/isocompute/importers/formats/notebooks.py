@@ -293,8 +293,9 @@ def _set_in_place(tree: ast.Module) -> Iterator[tuple[str, str]]:
             key = target.attr if isinstance(target, ast.Attribute) else (
                 target.slice.value if isinstance(target, ast.Subscript)
                 and isinstance(target.slice, ast.Constant) else "")  # fmt: skip
-            number = _number(one.value) if isinstance(one, ast.Assign) else None
+            counts_on = isinstance(one, ast.AugAssign)
+            number = None if counts_on else _number(one.value)
             if isinstance(key, str) and key.isidentifier() and (
-                number is not None or not isinstance(one.value, ast.Constant)
+                number is not None or counts_on or not isinstance(one.value, ast.Constant)
             ):
                 yield key, number or f"_, {key} = __"

@@ -153,13 +153,13 @@ def read_mlflow_run(folder: Path, settings: Settings) -> list[ImportedRun]:
                 words = (data or b"").decode("utf-8", "replace").split()
                 digest.update(data or b"")
                 size += len(data or b"")
-                if len(words) not in (2, 3):
+                if len(words) != 3:  # since MLflow 1.0; a torn one must not stand at 0
                     errors.add(number, "a line of a metric must be `timestamp value step`")
                     continue
                 if still:
                     held.append((words[0], key, words[1], number))
                 else:
-                    collector.row(words[2] if len(words) == 3 else 0, {key: words[1]}, number)
+                    collector.row(words[2], {key: words[1]}, number)
     if len(held) > len(files):
         calls = Calls(collector)
         for time, key, text, at in sorted(held, key=lambda one: number_of(one[0]) or 0):

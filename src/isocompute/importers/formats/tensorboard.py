@@ -97,10 +97,7 @@ def iter_records(handle: IO[bytes], errors: Errors) -> Iterator[tuple[int, bytes
         need = 12 + length + 4
         if length > MAX_RECORD_BYTES:
             skip = need - (len(buffer) - at)
-            if skip <= 0:
-                at += need
-                continue
-            buffer, at = b"", 0
+            buffer, at = buffer[at + need :], 0
             while skip > 0 and (more := handle.read(min(_CHUNK, skip))):
                 skip -= len(more)
             if skip > 0:

@@ -19,7 +19,7 @@ from isocompute.errors import InputError
 from isocompute.importers.runs.collect import Collector
 from isocompute.importers.values.imported import Errors, ImportedRun
 from isocompute.importers.values.reading import flatten, parse_json
-from isocompute.importers.values.wire import WireError, iter_fields, signed, text
+from isocompute.importers.values.wire import WireError, iter_fields, text
 from isocompute.importers.words.settings import Settings
 
 _BLOCK = 32 * 1024
@@ -42,8 +42,6 @@ def iter_records(handle: IO[bytes], errors: Errors) -> Iterator[tuple[int, bytes
         at = 0
         while len(block) - at >= _HEADER:
             stored, length, kind = struct.unpack_from("<IHB", block, at)
-            if stored == 0 and length == 0 and kind == 0:
-                break  # padding to the end of the block
             data = block[at + _HEADER : at + _HEADER + length]
             if len(data) < length:
                 record += 1
@@ -149,15 +147,10 @@ def _history(data: bytes, record: int, collector: Collector) -> None:
             values.update(flatten({key: value}, separator="/"))
         else:
             values[key] = value
-    step: object = values.get("_step")
-    for number, field in iter_fields(data):
-        if number == 2 and isinstance(field, bytes) and step is None:
-            step = next((signed(v) for f, v in iter_fields(field)
-                         if f == 1 and isinstance(v, int)), 0)
     if "step" in values and "epoch" in values:
         values["step"] = collector.counters.in_epochs(values["step"], values)
-    if step is not None:
-        collector.row(step, values, record, calls=True)
+    if "_step" in values:  # W&B writes it into every row
+        collector.row(values["_step"], values, record, calls=True)
 
 
 def _define(data: bytes, collector: Collector) -> None:

@@ -279,18 +279,21 @@ def _joined(first: ImportedRun, then: ImportedRun) -> ImportedRun:
     spent = before.then(its_own, begins)
     kept = {s.of: s for s in first.series}
     for s in then.series:
-        old = kept.get(s.of)
-        if old is None or not s.step_K.size:
-            kept.setdefault(s.of, s)
+        if s.step_K.size:
+            s = replace(
+                s,
+                rollouts_K=_counted_on(s.rollouts_K, s.step_K, before.drawn, its_own.drawn, begins),
+                tokens_K=_counted_on(s.tokens_K, s.step_K, before.tokens, its_own.tokens, begins),
+            )
+        old = kept.setdefault(s.of, s)
+        if old is s or not s.step_K.size:
             continue
         stays = old.step_K < s.step_K[0]
-        drawn_K = _counted_on(s.rollouts_K, s.step_K, before.drawn, its_own.drawn, begins)
-        tokens_K = _counted_on(s.tokens_K, s.step_K, before.tokens, its_own.tokens, begins)
         kept[s.of] = replace(
             old, n_missing=old.n_missing + s.n_missing,
             step_K=np.concatenate((old.step_K[stays], s.step_K)),
-            rollouts_K=np.concatenate((old.rollouts_K[stays], drawn_K)),
-            tokens_K=np.concatenate((old.tokens_K[stays], tokens_K)),
+            rollouts_K=np.concatenate((old.rollouts_K[stays], s.rollouts_K)),
+            tokens_K=np.concatenate((old.tokens_K[stays], s.tokens_K)),
             score_K=np.concatenate((old.score_K[stays], s.score_K)),
         )
     lost = max(ends.last, before.last()) - begins

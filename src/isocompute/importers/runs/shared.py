@@ -6,7 +6,7 @@ Shape legend: K points of one series.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import combinations
 from typing import NamedTuple
@@ -15,12 +15,14 @@ import numpy as np
 
 from isocompute.importers.values.imported import (
     DESIGN,
+    FloatArray,
     ImportedRun,
+    IntArray,
     Metric,
     Series,
     disagree,
 )
-from isocompute.importers.values.spent import Each, Spent, kept_of
+from isocompute.importers.values.spent import Each, Spent, kept_of, known_at
 
 Key = tuple[Metric, str, str]  # of a series in its run: metric, problem set, split
 ENOUGH = 3  # distinct equal scores after step 0 that two runs of chance do not have
@@ -95,24 +97,32 @@ def _size(run: ImportedRun) -> int:
     return sum(s.step_K.size for s in run.series)
 
 
-def _rolled_out(run: ImportedRun, series: Iterable[Series]) -> ImportedRun:
-    """The run with one series per metric, the longest, and rollouts where they are known now."""
+def _rolled_out(run: ImportedRun, series: Sequence[Series]) -> ImportedRun:
+    """The run with one series per metric, the longest, and what any record counts until a step."""
     kept: dict[Key, Series] = {}
-    for s in _with_samples(list(series)):
-        key = s.of
-        if key not in kept:
-            kept[key] = s
-        elif np.isnan(kept[key].tokens_K).all() and np.array_equal(kept[key].step_K, s.step_K):
-            kept[key] = replace(kept[key], tokens_K=s.tokens_K)
-        else:
-            kept[key] = _reaching(kept[key], s)
-    b_p, n = run.problems_per_batch, run.rollouts_per_problem
-    if b_p is not None and n is not None:
-        for key, s in kept.items():
-            if np.isnan(s.rollouts_K).any():
-                rollouts = np.where(np.isnan(s.rollouts_K), s.step_K * float(b_p * n), s.rollouts_K)
-                kept[key] = replace(s, rollouts_K=rollouts)
+    for s in _with_samples(series):
+        kept[s.of] = _reaching(kept[s.of], s) if s.of in kept else s
+    batch = (run.problems_per_batch or np.nan) * (run.rollouts_per_problem or np.nan)
+    for key, s in kept.items():
+        if np.isnan(s.rollouts_K).any():
+            at, count = _counted(series, "rollouts_K")
+            more_K = np.maximum(s.step_K - at[-1], 0) * batch
+            counted_K = np.interp(s.step_K, at, count).round() + more_K
+            s = replace(s, rollouts_K=np.where(np.isnan(s.rollouts_K), counted_K, s.rollouts_K))
+        tokens_K = known_at(*_counted(series, "tokens_K"), s.step_K)
+        if np.isnan(s.tokens_K).all() and np.isfinite(tokens_K).all():
+            s = replace(s, tokens_K=tokens_K)
+        kept[key] = s
     return replace(run, series=tuple(kept.values()))
+
+
+def _counted(series: Sequence[Series], name: str) -> tuple[IntArray, FloatArray]:
+    """What series say was spent until their steps, and none at the begin."""
+    step = np.concatenate([s.step_K for s in series])
+    count = np.concatenate([getattr(s, name) for s in series])
+    there = np.isfinite(count) & (step > 0)
+    at, first = np.unique(step[there], return_index=True)
+    return np.concatenate(([0], at)), np.concatenate(([0.0], count[there][first]))
 
 
 def _with_samples(series: Sequence[Series]) -> list[Series]:
@@ -140,10 +150,8 @@ def _but_samples(s: Series) -> tuple[object, ...]:
 def _reaching(long: Series, other: Series) -> Series:
     """The longer series, with what another record has before it or beyond."""
     if not long.step_K.size:
-        return long
+        return other
     ends = (other.step_K < long.step_K[0], other.step_K > long.step_K[-1])
-    if not any(end.any() for end in ends):
-        return long
     parts = {
         name: np.concatenate([getattr(other, name)[ends[0]], getattr(long, name),
                               getattr(other, name)[ends[1]]])

@@ -87,9 +87,7 @@ def _refuse_attempts(runs: Sequence[ImportedRun]) -> None:
         path = Path(run.provenance.path)
         for part in (path.with_name(path.name.partition(".")[0]), path.parent):
             if _ATTEMPT.fullmatch(part.name):
-                of = (part.parent, *run.design)
-                tries[of].append(part.name)
-                break
+                tries[(part.parent, *run.design)].append(part.name)
     for (folder, *_), names in tries.items():
         if len(set(names)) > 1:
             raise UnclearError(

@@ -320,6 +320,8 @@ def _pairs(rows: list[list[Any]]) -> dict[str, str]:
     {'model': 'Q3', 'seed': '4'}
     >>> _pairs([["run", "seed"], ["a", 4.0]]), _pairs([["step", "acc"], [0.0, 0.5]])
     ({}, {})
+    >>> _pairs([["seed", 4.0], ["group_size", 4.0]])
+    {'seed': '4', 'group_size': '4'}
     >>> _pairs([["checkpoint", "acc"], ["step 10", 0.4], ["step 20", 0.5]])
     {}
     """

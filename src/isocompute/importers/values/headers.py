@@ -94,20 +94,33 @@ def head_of(path: Path) -> Head:
     above, said = _block(lines[skipped:], separator)
     title = b" ".join(lines[skipped : skipped + above]).decode("utf-8", "replace")
     skipped += above
-    first = lines[skipped : skipped + _LEVELS + 1]
-    texts = (line.decode("utf-8", "replace").replace("\0", "") for line in first)
-    cells = [next(csv.reader([text], delimiter=separator), []) for text in texts]
+    cells = [_cells(line, separator) for line in lines[skipped : skipped + _LEVELS + 1]]
     names, deep = pivoted(cells) or (cells[0], 1)
     require_unique(names, path)
     return Head(skipped + deep, separator, names, encoding, said, title.strip(f' "{separator}'))
 
 
 def rows_of(path: Path, most: int | None = None) -> list[list[str]]:
-    """The cells of the first rows of a CSV, without what stands above them; `most`: so many."""
+    """The cells of the first rows of a CSV, without what stands above them; `most`: so many.
+
+    None of one with a cell longer than `csv` takes: it is of answers.
+    """
     head = head_of(path)
     with path.open(encoding=head.encoding, errors="replace", newline="") as file:
         rows = csv.reader(file, delimiter=head.separator)
-        return [*islice(rows, head.lines, None if most is None else head.lines + most)]
+        try:
+            return [*islice(rows, head.lines, None if most is None else head.lines + most)]
+        except csv.Error:
+            return []
+
+
+def _cells(line: bytes, separator: str) -> list[str]:
+    """The cells of a line; none where one is longer than `csv` takes."""
+    text = line.decode("utf-8", "replace").replace("\0", "")
+    try:
+        return next(csv.reader([text], delimiter=separator), [])
+    except csv.Error:
+        return []
 
 
 def refuse_markdown(path: Path, lines: Sequence[bytes]) -> None:
@@ -150,8 +163,7 @@ def _block(lines: Sequence[bytes], separator: str) -> tuple[int, dict[str, str]]
     (3, {'B_p': '32'})
     """
     said: dict[str, str] = {}
-    texts = (line.decode("utf-8", "replace").replace("\0", "") for line in lines[:_TITLES])
-    rows = [next(csv.reader([text], delimiter=separator), []) for text in texts]
+    rows = [_cells(line, separator) for line in lines[:_TITLES]]
     for i, row in enumerate(rows[:-1]):
         filled = [cell.strip() for cell in row if cell.strip()]
         pairs = _pairs(row) if len(filled) > 2 else dict([filled][: len(filled) - 1])

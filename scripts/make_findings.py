@@ -30,7 +30,7 @@ sys.path[:0] = [str(ROOT / "tests" / "helpers"), str(ROOT / "grid")]
 
 from scorecard.panels import save  # noqa: E402
 
-from docs_runner import agree  # noqa: E402  # the paths are set just above
+from docs_runner import agree, on_one_processor  # noqa: E402  # the paths are set just above
 
 FOLDER = ROOT / "docs" / "findings"
 BLOCK = re.compile(r"(?<=<!-- made by scripts/make_findings.py -->\n).*?(?=<!-- end -->)", re.S)
@@ -254,6 +254,7 @@ def settled(text: str) -> str:
 
 
 def main() -> int:
+    on_one_processor()
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--check", action="store_true")
     options = parser.parse_args()

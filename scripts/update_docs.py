@@ -32,7 +32,8 @@ def renewed(page: str, folder: Path, quickstart: Path | None) -> str:
             continue
         if command == "make quickstart" and quickstart is not None:
             words = [sys.executable, "-m", "isocompute", "quickstart", str(quickstart)]
-            done = subprocess.run(words, capture_output=True, text=True, check=True)
+            done = subprocess.run(words, capture_output=True, text=True, check=True,
+                                  env=walk.environment)  # fmt: skip
             printed: str | None = done.stdout.replace(str(quickstart), "quickstart")
         else:
             printed = walk.output_of(command)

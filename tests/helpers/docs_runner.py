@@ -123,6 +123,21 @@ def reason_not_run(command: str) -> str | None:
     return next((why for start, why in NOT_RUN.items() if command.startswith(start)), None)
 
 
+# What a page shows must not hang on who made it: all processors of ten years compute alike with
+# the instructions that they share. Names are NumPy's, before 2.4 and since.
+ONE_PROCESSOR = {
+    "OPENBLAS_CORETYPE": "Haswell",
+    "NPY_DISABLE_CPU_FEATURES": "AVX512F AVX512CD AVX512_SKX AVX512_CLX AVX512_CNL AVX512_ICL "
+                                "AVX512_SPR X86_V4",
+}  # fmt: skip
+
+
+def on_one_processor() -> None:
+    """Begin this program anew, unless it computes so: NumPy asks once, when it is imported."""
+    if not ONE_PROCESSOR.items() <= os.environ.items():
+        os.execve(sys.executable, [sys.executable, *sys.argv], {**os.environ, **ONE_PROCESSOR})
+
+
 class Walk:
     """One page in one folder: `outputs` are what its commands printed."""
 
@@ -135,7 +150,8 @@ class Walk:
             shim.write_text(f'#!/bin/sh\nexec "{sys.executable}" {words} "$@"\n')
             shim.chmod(0o755)
         path = f"{bin_folder}{os.pathsep}{os.environ['PATH']}"
-        self.environment = {**os.environ, "PATH": path, "COLUMNS": "100", "MPLBACKEND": "agg"}
+        self.environment = {**os.environ, **ONE_PROCESSOR, "PATH": path, "COLUMNS": "100",
+                            "MPLBACKEND": "agg"}  # fmt: skip
         folder.mkdir(parents=True)
         for name, make in FIXTURES.items():
             if name in page:

@@ -173,10 +173,9 @@ def configuration_asked(runs: Sequence[ImportedRun]) -> InputError | None:
     others = len({id(r) for r in lacking}) - 1
     cure = _with_seed(_cure(runs, missing), runs)
     if len({run.name for run in runs}) < len(runs):
-        above = Path(lacking[0].provenance.path).parent
-        above = above.parent if above.name == lacking[0].name else above
-        place = f"{above.name}/{lacking[0].name}"
-        by_place = f"columns run (names repeat: with its folder, as {place}),"
+        name, at = lacking[0].name, Path(lacking[0].provenance.path)
+        above = next((p.name for p in at.parents if p.name != name), "")
+        by_place = f"columns run (names repeat: with its folder, as {above}/{name}),"
         cure = cure._replace(text=cure.text.replace("columns run,", by_place))
     return InputError(
         f"{' and '.join(f'`{n}`' for n in missing)} must be known, but {lacking[0].name!r} "
@@ -217,9 +216,9 @@ def _with_seed(cure: Cure, runs: Sequence[ImportedRun]) -> Cure:
 
 def trial_of(options: Sequence[str]) -> list[str]:
     """Options with a number assumed for what only the user knows."""
-    words = list[str]()
     if any(word.startswith("KEY=") for word in options):
-        return words
+        return []
+    words = list[str]()
     for flag, word in zip(options[::2], options[1::2], strict=True):
         key, _, value = word.partition("=")
         first, choice, _ = value.partition("_OR_")
@@ -338,9 +337,8 @@ def _both(
     pattern = "_".join(f"{SHORTEST[n]}{{{n}}}" for n in missing)
     there = [name for name in missing if _maps(keys, [name])]
     if 0 < len(there) < len(missing):  # keys seem to hold some of it
-        maps = _maps(keys, there)
         own = _own([name for name in missing if name not in there])
-        if maps is not None:
+        if (maps := _maps(keys, there)) is not None:
             return Cure(f"{maps.text}; and {own.text}", [*maps.options, *own.options],
                         maps.condition)  # fmt: skip
     own = _own(missing)

@@ -257,7 +257,7 @@ def test_a_plain_mean_goes_before_one_of_so_many_samples(tmp_path: Path, first: 
 
 def test_a_text_of_every_row_is_no_kind_of_score(tmp_path: Path) -> None:
     rows = [["run", "steps", "score", "saved"]]
-    rows += [["a", s, score(s, k), f"eval-{s}-{'xyz'[k]}"] for s in AT for k in range(3)]
+    rows += [["a", s, score(s, k), "abcdef"[s // 10] + "xyz"[k]] for s in AT for k in range(3)]
     file = tmp_path / "t.csv"
     with file.open("w", newline="") as handle:
         csv.writer(handle).writerows(rows)

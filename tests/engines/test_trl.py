@@ -56,14 +56,14 @@ def config_of(spec: RunSpec) -> dict[str, Any]:
 
 
 def test_the_allocation_and_recipe_reach_grpo_config() -> None:
-    recipe = Recipe(kl_coef=0.002, entropy_coef=0.003, temperature=0.7, top_p=0.9, clip_low=0.1,
+    recipe = Recipe(kl_coef=0.002, temperature=0.7, top_p=0.9, clip_low=0.1,
                     clip_high=0.3, warmup_steps=7, weight_decay=0.01, max_grad_norm=0.5,
                     advantage_std="none", aggregation="seq-mean-token-mean", learning_rate=3e-6)
     config = config_of(make_spec(6, 16, 40, recipe=recipe, seed=5, micro_batch=40))
     expected = {
         "per_device_train_batch_size": 32, "gradient_accumulation_steps": 3,
         "num_generations": 16, "max_steps": 40, "num_iterations": 1, "beta": 0.002,
-        "entropy_coef": 0.003, "temperature": 0.7, "top_p": 0.9, "epsilon": 0.1,
+        "temperature": 0.7, "top_p": 0.9, "epsilon": 0.1,
         "epsilon_high": 0.3, "warmup_steps": 7, "weight_decay": 0.01, "max_grad_norm": 0.5,
         "scale_rewards": "none", "loss_type": "grpo", "seed": 5, "num_generations_eval": 4,
         "per_device_eval_batch_size": 40, "max_completion_length": 8,
@@ -72,8 +72,9 @@ def test_the_allocation_and_recipe_reach_grpo_config() -> None:
     assert {key: config[key] for key in expected} == expected
     cispo = config_of(make_spec(recipe=Recipe(objective="cispo", clip_high=0.3)))
     assert (cispo["loss_type"], cispo["epsilon_high"]) == ("cispo", 1.3)
-    plain = config_of(make_spec())
+    plain = config_of(make_spec(recipe=Recipe(entropy_coef=0.003)))  # a mean over tokens, as TRL's
     assert (plain["loss_type"], plain["scale_rewards"]) == ("dapo", "group")
+    assert plain["entropy_coef"] == 0.003
 
 
 def test_importance_sampling_is_the_recipes_not_trls_default() -> None:

@@ -496,6 +496,9 @@ class OneScale:
     def log_scales(self, z: FloatArray) -> FloatArray:
         return z
 
+    def sample(self, count: int, rng: np.random.Generator) -> FloatArray:
+        return rng.standard_normal((count, 1))
+
     def covariance(self, log_scales: FloatArray) -> Blocks:
         return Blocks(np.exp(2 * log_scales)[:, :, None, None], np.zeros((len(log_scales), 0)))
 

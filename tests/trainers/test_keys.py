@@ -55,7 +55,7 @@ OFF_POLICY: dict[str, dict[str, Any]] = {
         "train_dataset.batch_size": 8, "gconfig.n_samples": 4, "total_train_steps": 10,
         "total_train_epochs": 1_000_000, "actor.optimizer.warmup_steps_proportion": 0.0,
         "rollout.max_head_offpolicyness": 3, "actor.optimizer.lr": 1e-5,
-        "actor.optimizer.lr_scheduler_type": "constant", "actor.kl_ctl": 0.01,
+        "actor.optimizer.lr_scheduler_type": "constant", "actor.kl_ctl": 0.0,  # one in the reward
         "gconfig.temperature": 0.9,
     },
     "open-instruct": {

@@ -72,7 +72,7 @@ def test_the_allocation_and_recipe_reach_grpo_config() -> None:
     assert {key: config[key] for key in expected} == expected
     cispo = config_of(make_spec(recipe=Recipe(objective="cispo", clip_high=0.3)))
     assert (cispo["loss_type"], cispo["epsilon_high"]) == ("cispo", 1.3)
-    plain = config_of(make_spec(recipe=Recipe(entropy_coef=0.003)))  # a mean over tokens, as TRL's
+    plain = config_of(make_spec(recipe=Recipe(kl_coef=0.001, entropy_coef=0.003)))
     assert (plain["loss_type"], plain["scale_rewards"]) == ("dapo", "group")
     assert plain["entropy_coef"] == 0.003
 

@@ -250,3 +250,25 @@ def test_three_columns_that_are_called_steps(tmp_path: Path) -> None:
     assert "--set pattern='step {steps}'" in refused(table, (), sets)
     curves = load(table, ["n=rollouts_per_problem"], [*sets, "pattern=step {steps}"])
     assert {(*c.rollouts_K,) for c in curves if c.rollouts_per_problem == 4} == {(0, 960, 1920)}
+
+
+def test_a_start_that_repeats_rows_of_the_one_before_takes_its_beginning_along(
+    tmp_path: Path,
+) -> None:
+    """A job that goes on from step 20 logs steps 21 to 44 once more, number for number."""
+    def row(step: int, luck: float) -> str:
+        said = {"critic/score/mean": 0.3 + step / 997 + luck}
+        if step % 10 == 0:
+            said["val-core/math/acc/mean@4"] = 0.2 + step / 499 + luck
+        return json.dumps({"step": step, "data": said}) + "\n"
+
+    folder = tmp_path / "bp16_n8_s1"
+    folder.mkdir()
+    first = [row(s, 0.0) for s in range(58)]
+    after = [row(s, 0.0 if s < 45 else 0.001) for s in range(21, 93)]
+    (folder / "job_101.jsonl").write_text("".join(first))
+    (folder / "job_102.jsonl").write_text("".join(after))
+    pattern = "pattern=bp{problems_per_batch}_n{rollouts_per_problem}_s{seed}"
+    (run,) = load(tmp_path, (), (pattern,))
+    assert run.steps_K.tolist() == list(range(0, 100, 10))
+    assert run.score_K[[4, 5]] == pytest.approx([0.2 + 40 / 499, 0.201 + 50 / 499])

@@ -178,6 +178,9 @@ def _leave_branches(runs: list[ImportedRun], decided: frozenset[int]) -> list[Im
                 options=APART, trial=APART, condition=f"{a.name!r} and {b.name!r} are two runs",
             )
         stays, leaves = (i, j) if ends[0] > ends[1] else (j, i)
+        first = [span.first if (span := span_of(runs[k])) else 0 for k in (stays, leaves)]
+        if first[0] > first[1]:
+            continue  # without that beginning: rows that the other wrote before a checkpoint
         told = (f"goes on from step {found.until} of {runs[leaves].provenance.path}, whose later "
                 "scores are left out (--set resumed=apart keeps both)")
         kept[stays] = replace(kept[stays], notes=(*kept[stays].notes, told))

@@ -11,6 +11,7 @@ Shape legend: P problems; S seeds.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -516,6 +517,10 @@ def draw_path(models: dict[str, Fit]) -> None:
 
 def main() -> None:
     """Pictures and the block of the page."""
+    sys.path.insert(0, str(ROOT / "tests" / "helpers"))
+    from docs_runner import on_one_processor  # the path is set just above
+
+    on_one_processor()
     draw_difficulty()
     tables = {name: t for name in ("hard", "easy") if (t := load(name)) is not None}
     if tables:

@@ -1553,6 +1553,8 @@ def test_a_plan_says_what_run_and_checks_cost_together() -> None:
     half = "leaves a run of 500 steps"
     assert with_checks(plan, [step, step]) == "10 GPU-hours, $20; nothing is left for the run"
     assert with_checks(plan, [step]) == f"5 GPU-hours, $10; {half}"
+    local = {**step, "cost": {**step["cost"], "device": "CPU"}}
+    assert with_checks(plan, [local]) == f"5 CPU-hours, $10; {half}"
     assert with_checks(plan, []) == with_checks(plan, [{**step, "rollouts": None}]) == ""
     gauge = {"settles": "difficulty_assumed", "rollouts": None, "cost": None}
     assert with_checks(plan, [step, gauge]) == f"at least 5 GPU-hours, $10; {half}"

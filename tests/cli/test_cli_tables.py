@@ -292,6 +292,8 @@ def test_runs_that_were_timed_can_be_compared_by_cost() -> None:
     for hours, amount in ((8.8 / 3600, "8.8 GPU-seconds"), (0.2, "12 GPU-minutes")):
         short = {**d, "by_gpu_hours": {**d["by_gpu_hours"], "x": hours}}
         assert fit_lines(short)[7].startswith(f"By cost     {amount}: n = 128")
+        short["by_gpu_hours"]["device"] = "CPU"
+        assert fit_lines(short)[7].startswith(f"By cost     {amount.replace('GPU', 'CPU')}: n = ")
     d["best"][20]["tested_rollouts_per_problem"] = 32  # the last that was compared
     assert fit_lines(d)[7] == said.replace("):", "), being faster:")
     # What is as good is not passed over, and then no speed decides.

@@ -25,6 +25,7 @@ from isocompute.answers.best import (
 from isocompute.answers.claims import compare_by
 from isocompute.answers.law import law_of_paths
 from isocompute.answers.logged import range_of
+from isocompute.answers.machines import device_of
 from isocompute.answers.price import counted_in
 from isocompute.answers.reading import Reading
 from isocompute.answers.verdict import unbounded
@@ -102,7 +103,7 @@ def _by_gpu_hours(fit: Fit) -> dict[str, Any] | None:
     if fit.unit != "rollouts" or fit.batch_size or "gpu-hours" not in counted_in(fit.curves):
         return None
     paid = fit.again("gpu-hours")
-    return paid.best_at(paid.support[1])._asdict()
+    return {**paid.best_at(paid.support[1])._asdict(), "device": device_of(fit.curves)}
 
 
 def law_of(fit: Reading, quantity: Quantity) -> dict[str, Any]:

@@ -108,7 +108,7 @@ def cadence(curves: Sequence[Curve]) -> dict[Configuration, int]:
     """Updates from one evaluation to the next in the longest runs whose times hold them."""
     found = dict[Configuration, int]()
     for c in sorted(curves, key=lambda c: float(c.rollouts_K[-1])):
-        if c.clocked and c.split != "train" and c.steps_K is not None and len(c.steps_K) > 1:
+        if c.clocked and c.steps_K is not None and len(c.steps_K) > 1:
             found[c.configuration] = round(float(np.median(np.diff(c.steps_K))))
     return found
 

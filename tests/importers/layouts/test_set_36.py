@@ -200,6 +200,17 @@ def test_a_configuration_that_says_another_recipe(tmp_path: Path) -> None:
     assert len(load(tmp_path, where=["kl_coef=*"])) == 5
 
 
+def test_a_coefficient_that_adapts_is_measured_and_tells_no_runs_apart(tmp_path: Path) -> None:
+    """A controller of the KL moves its coefficient, in each run by its own luck."""
+    rows = ["problems_per_batch,rollouts_per_problem,seed,rollouts,score,kl_coef"]
+    for seed in (1, 2):
+        rows += [f"16,8,{seed},{k * 2560},{0.2 + k / 20 + seed / 999},{0.001 * seed * k}"
+                 for k in (1, 2, 3)]  # fmt: skip
+    write(tmp_path / "curves.csv", "\n".join(rows) + "\n")
+    curves = load(tmp_path / "curves.csv")
+    assert [c.recorded for c in curves] == [{}, {}]
+
+
 def evaluations(path: Path, named: str, rates: bool) -> None:
     rows = [["run", "prompts_per_step", "group_size", "seed", "step", "val_acc", named]]
     for n, seed in (*SEEDS, (4, 3)):

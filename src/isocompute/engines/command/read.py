@@ -16,7 +16,7 @@ from isocompute.engines.command.options import READERS, CommandOptions
 from isocompute.errors import InputError
 from isocompute.importers.read import read_log
 from isocompute.importers.values.imported import ImportedRun, Series
-from isocompute.importers.values.timing import gpu_hours
+from isocompute.importers.values.timing import gpu_hours, said_of
 from isocompute.importers.words.settings import Settings
 from isocompute.study.spec import RunSpec
 
@@ -73,10 +73,11 @@ def tokens_of(found: ImportedRun) -> dict[int, int]:
 
 def seconds_of(found: ImportedRun, steps: int) -> list[float]:
     """Seconds of each update up to `steps`; none where the log has none of training alone."""
-    told = found.provenance
-    if told.s_per_step is None or told.clocked:
+    times = found.spent.times
+    told = said_of(times and times.of_training, None)
+    if not told:
         return []
-    until = gpu_hours(np.arange(steps + 1.0), told.s_per_step, told.pace) * 3600
+    until = gpu_hours(np.arange(steps + 1.0), told["s_per_step"], told["pace"]) * 3600
     return [float(each) for each in np.diff(until)]
 
 

@@ -81,12 +81,21 @@ class Times(NamedTuple):
     Args:
         until_T, seconds_T, updates_T: so many seconds for so many updates, up to one.
         clocked: evaluations are in them, and checkpoints as far as the log times them.
+        alone_T: the seconds without these, where they were added.
     """
 
     until_T: FloatArray
     seconds_T: FloatArray
     updates_T: FloatArray
     clocked: bool = False
+    alone_T: FloatArray | None = None
+
+    @property
+    def of_training(self) -> Times | None:
+        """Those of training alone; None where evaluations cannot be told apart."""
+        if self.alone_T is not None:
+            return Times(self.until_T, self.alone_T, self.updates_T)
+        return None if self.clocked else self
 
     def within(self, low: float, high: float) -> Times:
         """Those of the updates after `low`, up to `high`; a part of a span takes its share.
@@ -138,7 +147,7 @@ def times_of(side: Mapping[str, Side], evaluated: Collection[int] = ()) -> Times
     seconds_T = times.seconds_T + _spread(times, took)
     if saved := {step: v for step, v in side.get(SAVING, {}).items() if v > 0}:
         seconds_T += _spread(times, saved)
-    return times._replace(seconds_T=seconds_T, clocked=True)
+    return times._replace(seconds_T=seconds_T, clocked=True, alone_T=times.seconds_T)
 
 
 def _spread(times: Times, took: Side) -> FloatArray:

@@ -354,17 +354,17 @@ def test_times_of_the_log_price_the_study_where_it_says_its_gpus(tmp_path: Path)
     (tmp_path / "evaluated").mkdir()
     evaluated = script(tmp_path / "evaluated", "")
     Path(evaluated[1]).write_text(text.replace("score}", hold))  # as verl's steps hold them
-    for gpus, hours, own in (
+    for gpus, hours, command in (
         (None, None, own), (8, [0, 48 / 3600, 96 / 3600, 224 / 3600], own),
         (8, [0, 48 / 3600, 96 / 3600, 224 / 3600], evaluated),
     ):
         given = {} if gpus is None else {"gpus": gpus}
-        spec = make_spec(tmp_path, command=own, **given)
-        folder = tmp_path / f"study-{gpus}-{Path(own[1]).parent.name}"
+        spec = make_spec(tmp_path, command=command, **given)
+        folder = tmp_path / f"study-{gpus}-{Path(command[1]).parent.name}"
         run_study(study_of(spec), folder, workers=0, settings=FAST)
         (curve,) = load_curves(str(folder))
         found = None if curve.gpu_hours_K is None else curve.gpu_hours_K.tolist()
-        near = 0.05 if own is evaluated else 1e-6  # steps that evaluate tell nothing of training
+        near = 0.05 if command is evaluated else 1e-6  # what evaluates tells no training
         assert found == (None if hours is None else pytest.approx(hours, rel=near)), found
         assert curve.gpus == gpus
     with pytest.raises(InputError, match="engine_options.gpus must be >= 1, but got 0"):

@@ -256,11 +256,12 @@ def test_a_column_that_is_asked_about_for_its_unit_is_not_asked_about_as_a_kind(
     assert "train_batch_size=problems_per_batch if it counts problems" in asked
     assert "--where" not in asked  # it would leave one B_p of a sweep of several
     lines = path.read_text().splitlines()
-    sheet = [f"{lines[0]},judge", *(f"{one}{judge}" for judge in ("1,a", "7,b") for one in lines[1:])]
-    path.with_name("judged.csv").write_text("\n".join(sheet) + "\n")
+    judged = [one + judge for judge in ("1,a", "7,b") for one in lines[1:]]
+    path.with_name("judged.csv").write_text("\n".join([f"{lines[0]},judge", *judged]) + "\n")
     assert main(["fit", str(path.with_name("judged.csv"))]) == 2
     asked = capsys.readouterr().err
-    assert "2 things must be known" in asked and "column judge has a, b" in asked
+    assert "2 things must be known" in asked
+    assert "column judge has a, b" in asked
     maps = ["train_batch_size=problems_per_batch", "n=rollouts_per_problem", "val_acc=score"]
     assert main(["fit", str(path), *(word for one in maps for word in ("--map", one))]) == 0
     assert "16, 32 problems (B_p)" in capsys.readouterr().out

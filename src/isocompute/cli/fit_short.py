@@ -64,7 +64,8 @@ def fit_lines(
         # Where the trend has its peak elsewhere the interval would hide which of them leads.
         words = words if words.startswith(f"{compact(n)}") else compact(n)
         amount, name = _at(paid["x"], "gpu-hours").split()
-        hours = f"{amount} {paid.get('device') or 'GPU'}-" + {"h": "hours", "min": "minutes", "s": "seconds"}[name]
+        name = {"h": "hours", "min": "minutes", "s": "seconds"}[name]
+        hours = f"{amount} {paid.get('device') or 'GPU'}-{name}"
         also = f", {', '.join(map(str, good))} as good" if good else ""
         said = _fitting([f"{hours}: n = {words}{one}{why}: --unit gpu-hours"
                          for one in (also, f", {len(good)} more as good")])  # fmt: skip

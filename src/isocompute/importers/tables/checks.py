@@ -152,29 +152,36 @@ def check_recorded(recorded: Mapping[str, FloatArray], x: FloatArray, path: Path
             )
 
 
-def check_one_recipe(curves: Sequence[Curve], path: Path, asked: Collection[str]) -> None:
+def check_one_recipe(
+    curves: Sequence[Curve], path: Path | str, asked: Collection[str],
+    texts: Mapping[str, Sequence[str]] = {},
+) -> None:
     """Runs of one configuration that differ in their recipe are no repetitions.
 
     Args:
         curves: of a table.
         path: its file.
         asked: words that a selection speaks of.
+        texts: values of further words, by their numbers in `recorded`.
 
     Raises:
         InputError: lists the values, with the words that choose one.
     """
-    for word in (word for word in RECORDED if word not in asked):
-        groups: dict[tuple[object, ...], dict[str, float]] = {}
+    for word in (word for word in (*RECORDED, *texts) if word not in asked):
+        groups: dict[tuple[object, ...], dict[str, None]] = {}
         for c in curves:
             if (value := c.recorded.get(word)) is not None:
                 key = (c.configuration, c.metric, c.problem_set, c.split, c.arm)
-                groups.setdefault(key, {})[f"{float(value):.3g}"] = float(value)
+                said = texts[word][int(value)].strip() if word in texts else f"{float(value):.3g}"
+                groups.setdefault(key, {})[said] = None
         for (at, *_), values in groups.items():
             if len(values) > 1:
+                ordered = sorted(values) if word in texts else sorted(values, key=float)
+                choice = shlex.quote(f"{word}={next(filter(None, values))}")
                 raise InputError(
                     f"{path}: runs must share their {word.replace('_', ' ')} to be averaged, but "
-                    f"those of {at} have {', '.join(sorted(values, key=float))}; choose with "
-                    f"--where {word}={next(iter(values))}, or keep all with --where '{word}=*'.",
+                    f"those of {at} have {', '.join(ordered)}; choose with "
+                    f"--where {choice}, or keep all with --where {shlex.quote(f'{word}=*')}.",
                     options=("--where", f"{word}={'RATE' if word == 'learning_rate' else 'VALUE'}"),
                     trial=("--where", f"{word}=*"),
                 )

@@ -132,6 +132,17 @@ def test_a_word_of_the_recipe_under_a_name_of_its_own(
     assert len(load(file, MAPS, where=[f"{word}={usual:g}"])) == 4
 
 
+def test_what_differs_in_every_run_or_in_the_rows_of_one(tmp_path: Path) -> None:
+    told = [f"{row},n{row.split(',')[2]}-{row.split(',')[3]}" for row in rows(SEEDS)]
+    named = write(tmp_path / "a.csv", "\n".join([f"{HEAD},setting", *told]) + "\n")
+    assert len(load(named, MAPS)) == 4
+    told = [f"{row[:-1]}{i},{of_set}" for row in rows(SEEDS)
+            for i, of_set in enumerate(("math", "aime"))]
+    sets = write(tmp_path / "b.csv", "\n".join([f"{HEAD},dataset", *told]) + "\n")
+    assert "choose one with --where dataset=math" in refused(sets, MAPS)
+    assert len(load(sets, [*MAPS, "dataset=problem_set"], problem_set="aime")) == 4
+
+
 def test_a_rate_that_still_rises_where_a_run_ends_is_no_other(tmp_path: Path) -> None:
     told = [f"{row},{1e-6 * min(1, int(row.split(',')[4]) / 40)}" for row in rows(SEEDS)
             if not (row.startswith("r42") and int(row.split(",")[4]) > 20)]  # fmt: skip

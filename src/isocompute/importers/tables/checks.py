@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -134,8 +135,13 @@ def check_configurations(curves: list[Curve], path: Path) -> None:
             )
 
 
-def check_recorded(recorded: Mapping[str, FloatArray], x: FloatArray, path: Path) -> None:
+def check_recorded(
+    recorded: Mapping[str, FloatArray], x: FloatArray, path: Path,
+    texts: Mapping[str, Sequence[str]] = {},
+) -> None:
     """Rows of one run have one learning rate at a budget; `x`, its rollouts, ascends.
+
+    `texts`: values of further words, by their numbers in `recorded`.
 
     Raises:
         InputError: names the setting, its values, and how to tell the runs apart.
@@ -144,12 +150,17 @@ def check_recorded(recorded: Mapping[str, FloatArray], x: FloatArray, path: Path
         other = (np.diff(x) == 0) & (np.diff(value) != 0) & np.isfinite(value[1:] + value[:-1])
         if other.any():
             k = int(np.argmax(other))
+            this, then = (_said(name, float(value[i]), texts) for i in (k, k + 1))
             raise InputError(
                 f"{path}: rows of one run must share their {name}, but at {x[k]:,.0f} rollouts it "
-                f"is {value[k]:g} and {value[k + 1]:g}; add a column run that tells them apart, or "
-                f"choose one with --where {name}={value[k]:g}.",
+                f"is {this} and {then}; add a column run that tells them apart, or "
+                f"choose one with --where {shlex.quote(f'{name}={this}')}.",
                 options=("--where", f"{name}={name.upper()}"), trial=("--where", f"{name}=*"),
             )
+
+
+def _said(word: str, value: float, texts: Mapping[str, Sequence[str]]) -> str:
+    return texts[word][int(value)].strip() if word in texts else f"{value:.3g}"
 
 
 def check_one_recipe(
@@ -168,12 +179,14 @@ def check_one_recipe(
         InputError: lists the values, with the words that choose one.
     """
     for word in (word for word in (*RECORDED, *texts) if word not in asked):
+        many = Counter(c.recorded[word] for c in curves if word in c.recorded)
+        if word in texts and max(many.values(), default=0) < 2:
+            continue  # it is another in every run: their name
         groups: dict[tuple[object, ...], dict[str, None]] = {}
         for c in curves:
             if (value := c.recorded.get(word)) is not None:
                 key = (c.configuration, c.metric, c.problem_set, c.split, c.arm)
-                said = texts[word][int(value)].strip() if word in texts else f"{float(value):.3g}"
-                groups.setdefault(key, {})[said] = None
+                groups.setdefault(key, {})[_said(word, float(value), texts)] = None
         for (at, *_), values in groups.items():
             if len(values) > 1:
                 ordered = sorted(values) if word in texts else sorted(values, key=float)

@@ -79,10 +79,10 @@ _RECIPE = {
 _SECTION = re.compile(r"^(?:params|parameters|config|h(?:yper)?params|hyperparameters)[./]")
 # What else makes another recipe, of whatever values.
 _OTHERWISE = re.compile(
-    r"algo(?:rithm)?|method|objective|(?:loss|advantage|adv)(?:_type|_estimator|_fn)?|estimator|recipe|"
-    r"variant|ablation|setting|setup|condition|treatment|(?:train(?:ing)?_)?(?:data|dataset|set|file)|"
+    r"algo(?:rithm)?|method|(?:loss|advantage|adv)_(?:type|estimator|fn)|estimator|recipe|"
+    r"variant|ablation|setting|setup|condition|treatment|dataset|train(?:ing)?_(?:data|dataset|set|file)|"
     r"clip_ratio|optimi[sz]er|lr_schedule[r]?|schedule[r]?|reward_(?:fn|function|type)|(?:prompt_)?template|"
-    r"(?:ppo_|inner_)?epochs_per_batch|ppo_epochs|mu|num_iterations|updates_per_batch|"
+    r"(?:ppo_|inner_)?epochs_per_batch|ppo_epochs|num_iterations|updates_per_batch|"
     r"(?:ppo_)?mini_?batch(?:_size)?|max_(?:(?:response|completion|output|new|gen)_)?(?:length|len|tokens)"
 )
 

@@ -159,7 +159,7 @@ def _of_column(t: Taken, one: Scores, copies: bool) -> tuple[list[Curve], int, F
     if one.metric is not None:
         words["metric"] = (np.zeros(count, dtype=np.int64), [one.metric])
     curves, dropped = group(t.path, mine, words, t.recorded, copies=copies,
-                            is_wide=one.is_wide or filled > 0)  # fmt: skip
+                            is_wide=one.is_wide or filled > 0, named=t.values)  # fmt: skip
     said = (0.0, 100.0) if is_percent and t.score_range == PLAIN else t.score_range
     return [c.replace(score_range=said) for c in curves], dropped, mine["score"]
 

@@ -137,23 +137,23 @@ def _load(sources: Sources, *, where: arms.Words = (), **options: Any) -> Loaded
 def _loaded(sources: Sources, where: arms.Words, **options: Any) -> Loaded:
     listed = _listed(sources)
     names = source_names(listed)
-    shared = arms.parse_where(where)
-    asked = _Asked(**options)
+    shared, asked = arms.parse_where(where), _Asked(**options)
     labels = {key: getattr(asked, key) or shared.pop(key, None) for key in arms.LABELS}
-    found = []
+    found, chosen = [], {*shared}
     for source, name in zip(listed, names, strict=True):
         path, own = (name, {}) if is_table_in_memory(source) else arms.split_source(name)
         words: dict[str, Any] = {key: own.pop(key, None) or labels[key] for key in arms.LABELS}
         train = asked.train and words["split"] is None
-        words["split"] = words["split"] or "validation"
-        words |= {"path": path, "source": source, "where": {**shared, **own}, "train": train}
+        words |= {"path": path, "source": source, "where": {**shared, **own}, "train": train,
+                  "split": words["split"] or "validation"}
+        chosen |= own.keys()
         found.append(_load_one(replace(asked, **words)))
     curves = [c for one in found for c in one.curves]
     if len(names) > 1:
         arms.require_one_arm(" ".join(names), [run for one in found for run in one.runs])
         require_one_arm([run for one in found for run in one.logs], shared, labels["problem_set"])
         curves, lines = without_doubles([one.curves for one in found])
-        check_one_recipe(curves, " ".join(names), shared)
+        check_one_recipe(curves, " ".join(names), chosen)
         asked.tell(lines)
     if len({c.arm for c in curves if c.arm}) > 1:
         one_of(curves, "arm", None)

@@ -8,10 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from isocompute.errors import InputError
 from isocompute.importers import import_logs
 from isocompute.importers.beside.listed import runs_listed
 from isocompute.importers.words.names import recipe_in
 from isocompute.importers.words.settings import load_settings
+from isocompute.sources import load_curves
 from layout_helpers import AT, lines, load, refused, score, write
 
 SEEDS = ((4, 1), (4, 2), (8, 1), (8, 2))
@@ -157,6 +159,10 @@ def test_tables_of_two_rates_are_not_averaged(tmp_path: Path) -> None:
         told = [f"{row},{rate}" for row in rows(seeds)]
         write(tmp_path / "in_a_column" / f"{len(seeds)}.csv",
               "\n".join([f"{HEAD},lr", *told]) + "\n")  # fmt: skip
+    two = [f"{file}[learning_rate=*]" for file in (tmp_path / "in_a_column").iterdir()]
+    assert len(load_curves(two, settings=load_settings([], MAPS))) == 6
+    with pytest.raises(InputError, match="those of 6 x 4 have "):
+        load_curves([one.partition("[")[0] for one in two], settings=load_settings([], MAPS))
     for folder in (tmp_path / "in_the_name", tmp_path / "in_a_column"):
         assert "those of 6 x 4 have 1e-06, 5e-06; choose with" in refused(folder, MAPS)
         assert len(load(folder, MAPS, where=["learning_rate=*"])) == 6

@@ -145,14 +145,6 @@ def test_what_differs_in_every_run_or_in_the_rows_of_one(tmp_path: Path) -> None
     assert len(load(sets, [*MAPS, "dataset=problem_set"], problem_set="aime")) == 4
 
 
-def test_a_rate_that_still_rises_where_a_run_ends_is_no_other(tmp_path: Path) -> None:
-    told = [f"{row},{1e-6 * min(1, int(row.split(',')[4]) / 40)}" for row in rows(SEEDS)
-            if not (row.startswith("r42") and int(row.split(",")[4]) > 20)]  # fmt: skip
-    file = write(tmp_path / "all.csv", "\n".join([f"{HEAD},lr", *told]) + "\n")
-    curves = load(file, MAPS)
-    assert [c.recorded.get("learning_rate") for c in curves] == [1e-6, None, 1e-6, 1e-6]
-
-
 def test_tables_of_two_rates_are_not_averaged(tmp_path: Path) -> None:
     for rate, seeds in (("1e-6", SEEDS), ("5e-6", ((4, 3), (8, 3)))):
         write(tmp_path / "in_the_name" / f"lr{rate}.csv", "\n".join([HEAD, *rows(seeds)]) + "\n")

@@ -105,13 +105,10 @@ def _curve(
 
 
 def _recorded(columns: Mapping[str, FloatArray], rows: NDArray[np.intp]) -> dict[str, float]:
-    """What rows of one run say, where all of them say it; a rate's schedule by its largest.
-
-    A rate that still rises at the end is of a run that was cut short.
-    """
+    """What rows of one run say, where all of them say it; a rate's schedule by its largest."""
     said = {k: v[rows] for k, v in columns.items() if np.isfinite(v[rows]).all()}
-    return {k: float(v.max()) for k, v in said.items() if v.min() == v.max() or (
-        k == "learning_rate" and v.argmax() < len(v) - 1)}  # a coefficient that adapts is measured
+    return {k: float(v.max()) for k, v in said.items()
+            if k == "learning_rate" or v.min() == v.max()}  # a coefficient that adapts is measured
 
 
 def _first_of_copies(x: FloatArray, score: FloatArray) -> NDArray[np.bool_]:

@@ -27,7 +27,7 @@ from isocompute.importers.words.asking import (
     trial_of,
 )
 from isocompute.importers.words.called import LOG2, YOURS, by_maps, holds, mapping, maps_of
-from isocompute.importers.words.configuration import configuration
+from isocompute.importers.words.configuration import configuration, facts_of
 from isocompute.importers.words.names import pattern_in_columns, pattern_in_path
 from isocompute.importers.words.plain_words import RESPONSES, plain_name, unit_of
 from isocompute.importers.words.settings import Settings
@@ -66,12 +66,35 @@ _OF_SEED = re.compile(r"seed[ _-]?([0-9]{1,6})", re.I)
 # Words of a recipe under the names that people give them.
 _RECIPE = {
     "learning_rate": re.compile(
-        r"(?:(?:actor|policy|base|peak|max|initial|train)_)?(?:lr|learning_rate)(?:_actor|_policy)?"
+        r"(?:(?:actor|policy|base|peak|max|initial|train|optim(?:izer)?)[_./])?"
+        r"(?:lr|learning_rate)(?:_?\(?(?:actor|policy)\)?)?"
     ),
-    "kl_coef": re.compile(r"kl_(?:loss_)?(?:coeff?|coefficient|weight|beta|penalty_coef)|beta_kl"),
-    "entropy_coef": re.compile(r"ent(?:ropy)?_(?:loss_)?(?:coeff?|coefficient|weight)"),
+    "kl_coef": re.compile(
+        r"kl_(?:loss_)?(?:coeff?|coefficient|weight|beta|penalty_coef)|beta_kl|beta"),
+    "entropy_coef": re.compile(r"ent(?:ropy)?_(?:loss_)?(?:coeff?|coefficient|weight|bonus)"),
+    "clip_low": re.compile(r"(?:clip_)?eps(?:ilon)?(?:_clip|_low)?|clip_range|clip_ratio_low"),
+    "clip_high": re.compile(r"(?:clip_)?eps(?:ilon)?_(?:clip_)?high|clip_ratio_high|clip_higher"),
+    "temperature": re.compile(r"(?:(?:rollout|sampling|train|gen)_)?temp(?:erature)?"),
 }
-_SECTION = re.compile(r"^(?:params|parameters|config)[./]")
+_SECTION = re.compile(r"^(?:params|parameters|config|h(?:yper)?params|hyperparameters)[./]")
+# What else makes another recipe, of whatever values.
+_OTHERWISE = re.compile(
+    r"algo(?:rithm)?|method|(?:loss|advantage|adv)_(?:type|estimator|fn)|estimator|recipe|"
+    r"variant|ablation|setting|setup|condition|treatment|dataset|train(?:ing)?_(?:data|dataset|set|file)|"
+    r"clip_ratio|optimi[sz]er|lr_schedule[r]?|schedule[r]?|reward_(?:fn|function|type)|(?:prompt_)?template|"
+    r"(?:ppo_|inner_)?epochs_per_batch|ppo_epochs|num_iterations|updates_per_batch|"
+    r"(?:ppo_)?mini_?batch(?:_size)?|max_(?:(?:response|completion|output|new|gen)_)?(?:length|len|tokens)"
+)
+
+
+def makes_a_recipe(column: str) -> bool:
+    """Whether a column says what repetitions share, and no other name of ours.
+
+    >>> [*map(makes_a_recipe, ("algo", "hparams/ppo_epochs", "Max. tokens", "host", "epochs"))]
+    [True, True, True, False, False]
+    """
+    bare = _SECTION.sub("", plain_name(column.strip()))
+    return any(form.fullmatch(bare.replace(".", "")) for form in (_OTHERWISE, *_RECIPE.values()))
 
 
 _SEEN = 1_000  # rows that tell what a column may be
@@ -132,7 +155,8 @@ def columns_meant(
             continue
         if plain == "epoch" and not {"epochs", "steps", "rollouts", *_STEPS} & plains:
             plain = "epochs"
-        word = next((word for word, form in _RECIPE.items() if form.fullmatch(plain)), plain)
+        word = next((word for word, form in _RECIPE.items() if form.fullmatch(bare)), plain)
+        word = next(iter(facts_of({bare: 1}).keys() & {*RECORDED}), word)  # as a trainer's, too
         plain = word if word not in plains else plain
         if plain in _SEEDS and "seed" not in plains:
             plain = "seed"

@@ -25,6 +25,7 @@ from isocompute.importers.words.asking import first_error, require_configuration
 from isocompute.importers.words.recorded import recorded_said
 from isocompute.importers.words.scale import MOST_ROLLOUTS
 from isocompute.importers.words.scored import (
+    is_no_score,
     is_rate,
     keys_there,
     likely_options,
@@ -335,7 +336,7 @@ def _blend(
             continue
         if s.metric.variable not in ("reward", "score"):
             continue
-        for other, t in chosen:
+        for other, t in sorted(chosen, key=lambda of: is_no_score(of[1].metric.variable)):
             if other is not run or t.metric.kind != "avg" or (
                 (t.problem_set, t.split) != (s.problem_set, s.split)
                 or _RATE.search(t.metric.variable) is None

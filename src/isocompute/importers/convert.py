@@ -174,7 +174,8 @@ def convert_runs(
         refuse_renamed(runs, label)
     refuse_doubts([run for run, _ in chosen], training=True)
     require_configuration([run for run, _ in chosen])
-    _refuse_mixtures(chosen, label)
+    for of in dict.fromkeys(s.problem_set for _, s in chosen):
+        _refuse_mixtures([one for one in chosen if one[1].problem_set == of], label)
     curves: list[Curve] = []
     excluded: list[tuple[str, str]] = []
     with_metric = {id(run) for run, _ in chosen}

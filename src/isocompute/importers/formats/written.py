@@ -144,7 +144,7 @@ def _runs(
     """The runs of rows, with what is said of them, what they are called, and how they count."""
     named = {one.process for one in rows}
     lost = [one for one in rows if not one.process]
-    if lost and (len(named) > 1 or _goes_back(rows)):
+    if lost and (len(named) > 1 or _goes_back(rows, resumes=path.suffix == ".ipynb")):
         raise UnclearError(
             f"{path}: every row must say whose it is where several jobs write one log, but line "
             f"{lost[0].line} names no process and no run; write each job a log of its own, or a "
@@ -168,16 +168,20 @@ def _runs(
     return [one.finish(path, "text", provenance) for one in runs.finish()]
 
 
-def _goes_back(rows: Sequence[_Row]) -> bool:
-    """Whether rows of one kind go back to a step before their last, or to it: of two jobs, then."""
-    last = dict[str, int]()
+def _goes_back(rows: Sequence[_Row], *, resumes: bool) -> bool:
+    """Whether rows of one kind go back to a step before their last, or to it: of two jobs, then.
+
+    What `resumes` is one process, which goes back to a checkpoint: of two if to its first step.
+    """
+    last, first = dict[str, int](), dict[str, int]()
     for one in rows:
         step = next((v for key in STEPS if (v := whole(one.row.get(key))) is not None), None)
         kind = repr((one.row.get("event"), *one.row))
-        if step is not None and step <= last.get(kind, -1):
+        if step is not None and step <= (first if resumes else last).get(kind, -1):
             return True
         if step is not None:
             last[kind] = step
+            first.setdefault(kind, step)
     return False
 
 

@@ -38,7 +38,7 @@ _OF_RUNS = ("run", "seed", "rollouts_per_problem", "problems_per_batch")
 _OF_EVALUATION = ("steps", "rollouts", "tokens", "problem_set", "metric", "split", "measured_at",
                   "problems_drawn")  # fmt: skip
 FILL = "fill empty cells down, as merged ones are saved"
-NO_RUN = "fill empty cells of a run down, and drop rows of none (a base model's may say step 0)"
+NO_RUN = f"{FILL}; drop rows of no run (the base model's are kept if they say step 0)"
 
 
 def check_units(goes_by: Mapping[str, str], path: Path) -> None:
@@ -248,16 +248,20 @@ def with_base(table: pa.Table, scores: Collection[str], told: list[str]) -> pa.T
     own = {key for key, row in zip(keys, rows, strict=True) if number(row[at]) == 0}
     of_runs = {key: row for key, row in zip(reversed(keys), reversed(rows), strict=True)
                if key not in own}  # fmt: skip
-    added = [{**row, **{name: base[name] for name in its & base.keys()}}
-             for row in of_runs.values() for base in rows_where(table, of_base).to_pylist()
-             if all(base[name] in (row[name], None, "") for name in said)]  # fmt: skip
+    bases = (there := rows_where(table, of_base)).to_pylist()
+    blank = {name: lacking(there[name]) for name in said}
+    added = [(i, {**row, **{name: base[name] for name in its & base.keys()}})
+             for row in of_runs.values() for i, base in enumerate(bases)
+             if all(base[k] == row[k] or blank[k][i] for k in said)]  # fmt: skip
     told_apart = {tuple(row.get(name) for name in (*_OF_RUNS, "problem_set", "metric", "split"))
-                  for row in added}  # fmt: skip
-    if len(told_apart) < len(added) or {row[:4] for row in told_apart} < of_runs.keys():
-        return table  # of which model each is, nothing says
-    told.append(f"the row of step 0 without {n} is the base model's: {len(of_runs)} runs begin "
-                "with its score")  # fmt: skip
-    return pa.concat_tables([pa.Table.from_pylist(added, runs.schema), runs])
+                  for _, row in added}  # fmt: skip
+    if len(told_apart) < len(added) or len({i for i, _ in added}) < len(bases) or (
+        {row[: len(_OF_RUNS)] for row in told_apart} < of_runs.keys()
+    ):
+        return table  # of which runs each is, nothing says
+    told.append(f"rows of step 0 without {n} are the base model's: {len(of_runs)} runs begin with "
+                "its scores")  # fmt: skip
+    return pa.concat_tables([pa.Table.from_pylist([row for _, row in added], runs.schema), runs])
 
 
 def filled_down(table: pa.Table, told: list[str]) -> pa.Table:

@@ -210,7 +210,8 @@ def _by_seed(columns: Sequence[str], settings: Settings) -> dict[str, Settings]:
     """
     found = {text: replace(settings, seed=int(named[1])) for c in columns
              if (named := _OF_SEED.fullmatch(text := c.strip()))}  # fmt: skip
-    told = {"score", "seed", *settings.columns} & {c.strip() for c in columns}
+    mapped = {c for c, of in settings.columns.items() if of.metric.label not in DESIGN}
+    told = {"score", "seed", *mapped} & {c.strip() for c in columns}
     return {} if told or "{seed}" in (settings.pattern or "") or len(found) < _LEAST_RUNS else found
 
 

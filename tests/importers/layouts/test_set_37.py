@@ -102,7 +102,7 @@ def table(names: Sequence[str], rows: Sequence[Sequence[object]]) -> dict[str, o
     )}}  # fmt: skip
 
 
-def notebook(path: Path, n: int, *outputs: dict[str, object]) -> None:
+def notebook(path: Path, n: int, *outputs: dict[str, object], again: str = "") -> None:
     """A training of B_p = 4, and one cell for each further output."""
     setting = f"GRPOConfig(per_device_train_batch_size=8, gradient_accumulation_steps={n // 2}, " \
               f"num_generations={n}, max_steps=60)"  # fmt: skip
@@ -110,7 +110,8 @@ def notebook(path: Path, n: int, *outputs: dict[str, object]) -> None:
         f"Num Epochs = 1 | Total steps = 60\nBatch size per device = 8 | Gradient accumulation "
         f"steps = {n // 2}\nData Parallel GPUs = 1 | Total batch size (8 x {n // 2} x 1) = {4 * n}"
     )}  # fmt: skip
-    cells = [(setting, []), *(("trainer.train()", [banner, one]) for one in outputs)]
+    cells = [(setting, []), ("trainer.train()", [banner, outputs[0]]),
+             *((f"trainer.train({again})", [banner, one]) for one in outputs[1:])]  # fmt: skip
     write(path, json.dumps({"nbformat": 4, "cells": [
         {"cell_type": "code", "execution_count": at, "source": [source], "outputs": shown}
         for at, (source, shown) in enumerate(cells, 1)]}))  # fmt: skip
@@ -141,7 +142,7 @@ def test_a_training_that_went_on_in_the_next_cell_is_one(tmp_path: Path) -> None
             tmp_path / f"run_{n}.ipynb", n,
             table(HEAD, [*drawn_rows(n, range(5, 31, 5)),
                          *drawn_rows(n, range(35, 46, 5), shift=0.05)]),
-            table(HEAD, drawn_rows(n, range(35, 61, 5))),
+            table(HEAD, drawn_rows(n, range(35, 61, 5))), again="resume_from_checkpoint = True",
         )  # fmt: skip
     for curve in load(tmp_path, split="train"):
         n = curve.rollouts_per_problem
@@ -149,9 +150,15 @@ def test_a_training_that_went_on_in_the_next_cell_is_one(tmp_path: Path) -> None
         assert curve.score_K.tolist() == pytest.approx([score(s, n) for s in AT])
 
 
-def test_two_trainings_of_one_design_in_a_notebook_are_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("again", "then"),
+    [("", AT), ("", range(35, 61, 5)), ("resume_from_checkpoint=None", range(35, 61, 5))],
+)
+def test_two_trainings_of_one_design_in_a_notebook_are_refused(
+    tmp_path: Path, again: str, then: range
+) -> None:
     notebook(tmp_path / "run.ipynb", 4, table(HEAD, drawn_rows(4, AT)),
-             table(HEAD, drawn_rows(4, AT, shift=0.05)))  # fmt: skip
+             table(HEAD, drawn_rows(4, then, shift=0.05)), again=again)  # fmt: skip
     assert "every row must say whose it is" in refused(tmp_path, split="train")
 
 

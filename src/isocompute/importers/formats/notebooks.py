@@ -27,6 +27,7 @@ _MOST_BYTES = 256 << 20
 _BOUND = re.compile(r"^[ \t]*([A-Za-z_]\w*)[ \t]*[-+*/]{0,2}=(?!=)")
 _MAGIC = re.compile(r"^[ \t]*[!%].*$", re.M)
 _CALL = re.compile(r"[\w.]+\([^()\n]{0,40}\)")
+RESUMES = re.compile(r"resume_from_checkpoint\s*=\s*(?!None|False)")  # what a cell does
 # transformers' table of a training, utils/notebook.py; Unsloth's has all metrics, `kl`, `a / b`
 _DRAWN = re.compile(r"<thead>(.*?)</thead>\s*<tbody>(.*?)</tbody>", re.S)
 _DRAWN_CELL = re.compile(r"<t[hd][^>]*>(.*?)</t[hd]>", re.S)

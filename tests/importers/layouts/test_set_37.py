@@ -303,3 +303,28 @@ def test_means_of_lighteval_say_their_samples(tmp_path: Path, key: str) -> None:
     curves = load(tmp_path / "lighteval", *TOLD["lighteval"][:2])
     assert {c.metric for c in curves} == {"avg@4"}
     assert len(curves) == len(set_37.TRUTH["lighteval"])
+
+
+# One process reads a folder again and again: a file beside its logs may have changed since
+
+
+def test_a_table_of_runs_beside_a_log_is_read_anew(tmp_path: Path) -> None:
+    write(tmp_path / "r4.jsonl", "".join(
+        json.dumps({"step": s, "val/acc": score(s, 4)}) + "\n" for s in range(0, 60, 10)
+    ))  # fmt: skip
+    for n in (4, 8):  # in place: the folder's own time stays
+        write(tmp_path / "runs.csv",
+              f"run,problems_per_batch,rollouts_per_problem\nr4,16,{n}\n")  # fmt: skip
+        (curve,) = load(tmp_path, ["val/acc=avg"])
+        assert curve.rollouts_per_problem == n
+
+
+def test_a_table_of_runs_beside_a_table_is_read_anew(tmp_path: Path) -> None:
+    path = write(tmp_path / "curves.csv", "run,step,score\n" + "".join(
+        f"r4,{s},{score(s, 4)}\n" for s in range(0, 60, 10)
+    ))  # fmt: skip
+    for n in (4, 8):
+        write(tmp_path / "runs.csv",
+              f"run,problems_per_batch,rollouts_per_problem\nr4,16,{n}\n")  # fmt: skip
+        (curve,) = load(path)
+        assert curve.rollouts_per_problem == n

@@ -466,11 +466,11 @@ def slime_log(root: Path) -> None:
     for n in (4, 8, 16):
         command = (
             "+ ray job submit --address=http://127.0.0.1:8265 --runtime-env-json={} -- python3 train.py "
-            "--actor-num-nodes 1 --actor-num-gpus-per-node 8 --colocate --hf-checkpoint /root/Qwen3-4B "
-            "--prompt-data /root/dapo-math-17k/dapo-math-17k.jsonl --input-key prompt --rm-type deepscaler "
+            "--actor-num-nodes 1 --actor-num-gpus-per-node 8 --colocate --hf-checkpoint /models/Qwen3-4B "
+            "--prompt-data /data/dapo-math-17k/dapo-math-17k.jsonl --input-key prompt --rm-type deepscaler "
             f"--num-rollout 100 --rollout-batch-size {bp} --n-samples-per-prompt {n} "
             f"--global-batch-size {bp * n} --rollout-max-response-len 8192 --rollout-temperature 1 "
-            "--eval-interval 20 --eval-prompt-data math500 /root/math500.jsonl "
+            "--eval-interval 20 --eval-prompt-data math500 /data/math500.jsonl "
             "--n-samples-per-eval-prompt 4 --lr 1e-6 --advantage-estimator grpo\n"
         )
         out = [command, "Job submission server address: http://127.0.0.1:8265\n"]

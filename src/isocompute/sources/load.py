@@ -36,6 +36,7 @@ from isocompute.importers.tables.checks import check_one_recipe
 from isocompute.importers.tables.tidy import IN_MEMORY
 from isocompute.importers.tables.workbooks import shown
 from isocompute.importers.values.imported import ImportedRun
+from isocompute.importers.values.reading import anew
 from isocompute.importers.words.asking import answered, asked_at_once
 from isocompute.importers.words.meanings import SPLITS
 from isocompute.importers.words.names import with_names
@@ -104,8 +105,7 @@ def load_curves(sources: Sources, **options: Unpack[Options]) -> list[Curve]:
         options: metric, problem_set, split, where, score_range, settings, say: see `Options`.
 
     Raises:
-        InputError: a source that cannot be read, or one with several metrics, problem sets or
-            recipes of which none is chosen.
+        InputError: a source that cannot be read, or with several metrics, sets or recipes.
     """
     return _load(sources, train=False, **options).curves
 
@@ -119,6 +119,7 @@ def load_with_train(sources: Sources, **options: Unpack[Options]) -> Loaded:
     return _load(sources, train=True, **options)
 
 
+@anew
 def _load(sources: Sources, *, where: arms.Words = (), **options: Any) -> Loaded:
     if isinstance(options.get("settings"), Mapping):
         options["settings"] = settings_from(options["settings"])

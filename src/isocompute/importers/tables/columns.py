@@ -130,7 +130,8 @@ def columns_meant(
         if text == settings.step or (settings.step is None and plain in _STEPS):
             plain = "steps"
         if text in settings.columns:
-            plain = settings.columns[text].metric.label
+            mapped = settings.columns[text]
+            plain = mapped.metric.label
             if plain in names.values():
                 first = next(c for c in names if names[c] == plain)
                 raise InputError(
@@ -138,7 +139,10 @@ def columns_meant(
                     f"{text!r}; name one of them."
                 )
             if plain not in known:
-                held = Scores(text, settings, metric=plain)
+                held = Scores(text, replace(
+                    settings, problem_set=mapped.problem_set or settings.problem_set,
+                    split="train" if mapped.split == "train" else settings.split,
+                ), metric=plain)  # fmt: skip
         elif text in runs:
             held = Scores(text, runs[text], is_wide=True)
         elif _SPREAD.search(text):
@@ -200,9 +204,18 @@ def _runs_beside(path: Path, columns: Sequence[str], settings: Settings) -> dict
 
 
 def _refuse_doubles(scores: Sequence[Scores], path: Path) -> None:
-    """A table with a column for every run has one for each."""
+    """A table with a column for every run has one for each, and one of a metric has one of it."""
     seen: dict[tuple[object, ...], str] = {}
-    for one in (one for one in scores if one.is_wide):
+    for one in scores:
+        if not one.is_wide:
+            of = (one.metric, one.settings.problem_set, one.settings.split)
+            if (first := seen.setdefault(of, one.column)) != one.column:
+                raise InputError(
+                    f"{path}: a metric of one problem set must have one column, but {first!r} and "
+                    f"{one.column!r} both go to {one.metric}; map one of them, or give each its "
+                    "problem_set, in a file of columns (--map columns.yaml)."
+                )
+            continue
         said = {name: getattr(one.settings, name) for name in DESIGN} | {"steps": one.step}
         if (first := seen.setdefault(tuple(said.values()), one.column)) != one.column:
             told = ", ".join(f"{name}={value}" for name, value in said.items() if value is not None)
@@ -221,7 +234,8 @@ def _by_seed(columns: Sequence[str], settings: Settings) -> dict[str, Settings]:
     """
     found = {text: replace(settings, seed=int(named[1])) for c in columns
              if (named := _OF_SEED.fullmatch(text := c.strip()))}  # fmt: skip
-    told = {"score", "seed", *settings.columns} & {c.strip() for c in columns}
+    mapped = {c for c, of in settings.columns.items() if of.metric.label not in DESIGN}
+    told = {"score", "seed", *mapped} & {c.strip() for c in columns}
     return {} if told or "{seed}" in (settings.pattern or "") or len(found) < _LEAST_RUNS else found
 
 

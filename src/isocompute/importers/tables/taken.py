@@ -84,9 +84,12 @@ class Taken:
 def take_rows(t: Taken, read: Read) -> None:
     """Take the rows that are meant, of the columns that are."""
     filled = list[str]()
-    t.rows = select(cells.filled_down(read(t.path, partial(_named, t)), filled), t.where, t.path)
-    if filled:
-        t.say(f"{t.path}: {filled[0]}")
+    table = read(t.path, partial(_named, t))
+    scores = {*SCORES, *(one.column for one in t.scores)}
+    table = cells.filled_down(cells.with_base(table, scores, filled), filled)
+    t.rows = select(table, t.where, t.path)
+    for line in filled:
+        t.say(f"{t.path}: {line}")
     if t.rows.num_rows == 0:
         raise InputError(f"{t.path}: a tidy file needs at least 1 row, but it has none; add rows.")
 

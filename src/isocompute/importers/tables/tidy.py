@@ -36,6 +36,7 @@ from isocompute.importers.tables.taken import (
 from isocompute.importers.tables.wide import Texts, without_padding
 from isocompute.importers.values.headers import has_lines
 from isocompute.importers.values.imported import DESIGN
+from isocompute.importers.values.reading import anew
 from isocompute.importers.words.called import counts_problems, counts_so_far
 from isocompute.importers.words.names import recipe_in
 from isocompute.importers.words.paths import Measured, measured
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
 IN_MEMORY = "the table"  # what messages call one that has no path
 
 
+@anew
 def load_tidy(
     path: str | Path,
     *,

@@ -299,11 +299,11 @@ def test_difficulty_samples_as_it_is_told(folder, monkeypatch):
 
     monkeypatch.setattr(policy_room, "sample", recorded)
     count = success_counter(
-        str(folder), WORLD.problems("p", 3, seed=1), temperature=0.7, top_p=0.4, max_new_tokens=4
+        str(folder), WORLD.problems("p", 3, seed=1), temperature=0.7, max_new_tokens=4
     )
     count(np.array([0, 2]), 5)
     success_counter(str(folder), WORLD.problems("p", 3, seed=1))(np.array([1]), 2)
-    assert asked[0] == (5, 0.7, 0.4, 4)
+    assert asked[0] == (5, 0.7, 1.0, 4)
     assert asked[1][:3] == (2, 1.0, 1.0)  # the policy itself, where nothing is said
 
 

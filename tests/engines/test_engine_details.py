@@ -39,7 +39,6 @@ from isocompute.engines.local.precision import (  # noqa: E402
     trained_in,
 )
 from isocompute.engines.local.sampling import nucleus, sample, scaled  # noqa: E402
-from isocompute.engines.local.supervised import _response_logits, _Sequences  # noqa: E402
 from isocompute.engines.local.tokenizer import WordTokenizer  # noqa: E402
 from isocompute.engines.local.worlds import (  # noqa: E402
     WORLDS,
@@ -51,6 +50,7 @@ from isocompute.recipe import Recipe  # noqa: E402
 from isocompute.verifiers import Outcome  # noqa: E402
 from local_tools import WORLD, tiny_config, tiny_folder, tiny_model  # noqa: E402
 from sinks import ListSink  # noqa: E402
+from supervised import _response_logits, _Sequences  # noqa: E402
 from test_updates import make_spec  # noqa: E402
 
 

@@ -27,6 +27,7 @@ __all__ = [
     "Asked",
     "Keys",
     "TrainerSettings",
+    "find_trainer",
     "key_lines",
     "on_processes",
     "read_allocation",
@@ -158,7 +159,12 @@ _TRAINERS: dict[str, _Trainer] = {
 TRAINERS = tuple(_TRAINERS)
 
 
-def _find(trainer: str) -> _Trainer:
+def find_trainer(trainer: str) -> _Trainer:
+    """A trainer by its name.
+
+    Raises:
+        InputError: unknown.
+    """
     if trainer not in _TRAINERS:
         raise InputError(
             f"a trainer must be one of {', '.join(TRAINERS)}, but got {trainer!r}; "
@@ -190,7 +196,7 @@ def trainer_settings(
     >>> settings.keys["num_generations"], settings.not_set
     (256, ('zero_variance_filter=loss', 'seed', 'response_tokens'))
     """
-    found = _find(trainer)
+    found = find_trainer(trainer)
     asked = Asked(
         allocation=allocation, recipe=recipe, seed=seed, response_tokens=response_tokens,
         micro_batch=micro_batch, said=None if known is None else said or {},
@@ -221,7 +227,7 @@ def read_allocation(trainer: str, keys: Mapping[str, Any], *, processes: int = 1
         InputError: for an unknown trainer, a key that is missing, or a batch of completions
             that is not a multiple of the group.
     """
-    found = _find(trainer)
+    found = find_trainer(trainer)
 
     def value(key: str) -> int:
         if key not in keys:

@@ -26,7 +26,6 @@ from isocompute.engines.local.interface import PolicyModel
 from isocompute.engines.local.mlp import BitMlp, MlpConfig
 from isocompute.engines.local.model import ModelConfig, Transformer
 from isocompute.engines.local.policy import Policy
-from isocompute.engines.local.supervised import Phase, Supervision, save_base, train_base
 from isocompute.engines.local.worlds import (
     BitRuleWorld,
     CountdownWorld,
@@ -35,6 +34,7 @@ from isocompute.engines.local.worlds import (
     VerbWorld,
     World,
 )
+from supervised import Phase, Supervision, save_base, train_base
 
 SHIPPED = Path(__file__).parents[1] / "src" / "isocompute" / "data" / "base"
 

@@ -74,14 +74,10 @@ def test_the_share_of_mixed_groups_is_not_that_of_observed_rates(a: float, b: fl
 
 def test_second_stage_only_where_nothing_succeeded() -> None:
     sampler = Planted([0.0, 1.0, 0.5, 0.0])
-    seen: list[tuple[int, int]] = []
-    result = measure_difficulty(
-        sampler, problem_set(4), chunk=3, progress=lambda a, b: seen.append((a, b))
-    )
+    result = measure_difficulty(sampler, problem_set(4), chunk=3)
     assert sampler.calls == [([0, 1, 2], 16), ([3], 16), ([0, 3], 112)]
     assert result.judged_P.tolist() == [128, 16, 16, 128]
     assert result.rollouts == 4 * 16 + 2 * 112
-    assert seen == [(48, 64), (64, 64), (288, 288)]
     assert result.errors == 0
     assert "_P=" not in repr(result)  # in a notebook: no line per problem
     assert result.high_P[0] < 0.03
@@ -124,7 +120,6 @@ def test_parameters_change_the_measurement() -> None:
     low, high = binomial_interval(half.successes_P, half.judged_P, level=0.5)
     assert (half.low_P.tolist(), half.high_P.tolist()) == (low.tolist(), high.tolist())
     assert np.all(half.high_P - half.low_P < base.high_P - base.low_P)
-    assert not np.allclose(measure(method="wilson").high_P, base.high_P)
 
 
 def test_unjudged_samples_count_as_drawn_but_in_no_rate() -> None:

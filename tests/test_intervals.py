@@ -2,19 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pytest
 
 from isocompute.errors import InputError
 from isocompute.intervals import binomial_interval, draw_interval
-
-
-def test_wilson_by_hand() -> None:
-    # z^2 = 3.84146: centre 3.92073 / 11.84146, half 1.959964 sqrt(1.5 + 0.960365) / 11.84146.
-    low, high = binomial_interval(2, 8, method="wilson")
-    assert (float(low), float(high)) == pytest.approx((0.071479, 0.590725), abs=2e-6)
 
 
 def test_jeffreys_known_values() -> None:
@@ -29,30 +21,25 @@ def test_jeffreys_known_values() -> None:
     assert high[0] == pytest.approx(1 - low[1])
 
 
-@pytest.mark.parametrize("method", ["jeffreys", "wilson"])
-def test_nothing_seen_says_nothing(method: Any) -> None:
-    low, high = binomial_interval(0, 0, method=method)
+def test_nothing_seen_says_nothing() -> None:
+    low, high = binomial_interval(0, 0)
     assert (float(low), float(high)) == (0, 1)
 
 
-def test_level_and_method_change_the_interval() -> None:
+def test_level_changes_the_interval() -> None:
     narrow = binomial_interval(3, 16, level=0.5)
     wide = binomial_interval(3, 16, level=0.99)
     assert wide[0] < narrow[0] < narrow[1] < wide[1]
-    assert binomial_interval(3, 16, method="wilson")[0] != binomial_interval(3, 16)[0]
 
 
-@pytest.mark.parametrize("method", ["jeffreys", "wilson"])
-def test_coverage_over_many_rates(method: Any) -> None:
+def test_coverage_over_many_rates() -> None:
     rng = np.random.default_rng(0)
     rates = rng.uniform(0.02, 0.98, size=20_000)
-    low, high = binomial_interval(rng.binomial(64, rates), 64, method=method)
+    low, high = binomial_interval(rng.binomial(64, rates), 64)
     assert np.mean((low <= rates) & (rates <= high)) == pytest.approx(0.95, abs=0.01)
 
 
 def test_bad_intervals() -> None:
-    with pytest.raises(InputError, match="must be jeffreys or wilson, but got 'wald'"):
-        binomial_interval(1, 2, method="wald")  # type: ignore[arg-type]
     with pytest.raises(InputError, match="`0 < level < 1` must hold, but got level=1"):
         binomial_interval(1, 2, level=1.0)
     with pytest.raises(InputError, match=r"successes in 3..3 and samples in 2..2"):

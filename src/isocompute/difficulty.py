@@ -22,7 +22,7 @@ from isocompute.domain import Notice, documented, notice
 from isocompute.engines.base import Unjudged
 from isocompute.errors import InputError, RunError
 from isocompute.health import Thresholds
-from isocompute.intervals import IntervalMethod, binomial_interval
+from isocompute.intervals import binomial_interval
 from isocompute.problems import BANDS, Problem, ProblemSet
 from isocompute.problems.selection import in_band
 from isocompute.recipe import Difficulty as DifficultyName
@@ -298,9 +298,7 @@ def measure_difficulty(
     samples: int = 16,
     second_stage: int = 128,
     level: float = 0.95,
-    method: IntervalMethod = "jeffreys",
     chunk: int = 256,
-    progress: Callable[[int, int], None] | None = None,
 ) -> Difficulty:
     """Pass rates of a base model, with a second stage for problems that never succeeded.
 
@@ -312,9 +310,8 @@ def measure_difficulty(
         problems: the set.
         samples: of the first stage, per problem.
         second_stage: samples in all for a problem without a success; 0: no second stage.
-        level, method: of the binomial intervals, see `binomial_interval`.
+        level: of the binomial intervals, see `binomial_interval`.
         chunk: problems per call of `sample`.
-        progress: called with (rollouts drawn, rollouts planned so far).
 
     Raises:
         InputError: `samples` or `chunk` below 1, more than a million samples, or a second stage
@@ -341,7 +338,6 @@ def measure_difficulty(
     successes, judged = np.zeros(size, dtype=np.int64), np.zeros(size, dtype=np.int64)
     drawn = tokens = cut = 0
     unjudged: dict[int, Unjudged] = {}
-    planned = size * samples
 
     def stage(index_P: IntArray, each: int) -> None:
         nonlocal drawn, tokens, cut
@@ -357,21 +353,18 @@ def measure_difficulty(
                 known = unjudged.get(one.problem)
                 more = 0 if known is None else known.rollouts
                 unjudged[one.problem] = replace(known or one, rollouts=one.rollouts + more)
-            if progress is not None:
-                progress(drawn, planned)
 
     stage(np.arange(size), samples)
     first_successes, first_judged = successes.copy(), judged.copy()
     never = np.flatnonzero((successes == 0) & (judged > 0))
     if second_stage > samples and never.size:
-        planned += never.size * (second_stage - samples)
         stage(never, second_stage - samples)
     if not judged.any():
         raise RunError(
             f"at least 1 of {drawn} samples must be judged, but the verifier failed on all"
             f"{_first_reason(unjudged)}; correct the verifier or raise its time-out."
         )
-    low, high = binomial_interval(successes, judged, level=level, method=method)
+    low, high = binomial_interval(successes, judged, level=level)
     return Difficulty(
         problems=problems.replace(problems=[
             _with_rate(p, int(s), int(n if total == 0 else first))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -13,7 +12,6 @@ from numpy.typing import ArrayLike, NDArray
 from isocompute.errors import InputError
 
 FloatArray = NDArray[np.float64]
-IntervalMethod = Literal["jeffreys", "wilson"]
 
 
 def binomial_interval(
@@ -21,34 +19,29 @@ def binomial_interval(
     samples: ArrayLike,
     *,
     level: float = 0.95,
-    method: IntervalMethod = "jeffreys",
 ) -> tuple[FloatArray, FloatArray]:
-    """Interval of a success probability from counts, element by element.
+    """Jeffreys' interval of a success probability from counts, element by element.
+
+    Equal tails of Beta(s + 1/2, n - s + 1/2), 0 and 1 at the ends where nothing or everything
+    succeeded; being Bayesian it stays right when a second stage depends on the first.
 
     Args:
         successes, samples: counts; 0 samples give (0, 1).
         level: of the interval, between 0 and 1.
-        method: "jeffreys": equal tails of Beta(s + 1/2, n - s + 1/2), 0 and 1 at the ends where
-            nothing or everything succeeded; being Bayesian it stays right when a second stage
-            depends on the first. "wilson": inversion of the normal score test.
 
     Returns:
         (low, high), each of the common shape.
 
     Raises:
-        InputError: unknown method, level outside 0..1, or counts outside 0..samples.
+        InputError: level outside 0..1, or counts outside 0..samples.
 
-    Source: Brown, Cai, DasGupta, Statistical Science 16 (2001) 101, sections 3.1.1 and 4.1.
+    Source: Brown, Cai, DasGupta, Statistical Science 16 (2001) 101, section 4.1.
     """
     from scipy import stats
 
     s, n = np.broadcast_arrays(
         np.asarray(successes, dtype=np.float64), np.asarray(samples, dtype=np.float64)
     )
-    if method not in ("jeffreys", "wilson"):
-        raise InputError(
-            f"an interval's method must be jeffreys or wilson, but got {method!r}; choose one."
-        )
     if not 0 < level < 1:
         raise InputError(f"`0 < level < 1` must hold, but got level={level!r}; take 0.95.")
     if np.any(s < 0) or np.any(s > n) or not np.all(np.isfinite(n)):
@@ -57,16 +50,9 @@ def binomial_interval(
             f"{s.min():g}..{s.max():g} and samples in {n.min():g}..{n.max():g}; check the counts."
         )
     tail = (1 - level) / 2
-    if method == "jeffreys":
-        low = np.where(s == 0, 0.0, stats.beta.ppf(tail, s + 0.5, n - s + 0.5))
-        high = np.where(s == n, 1.0, stats.beta.ppf(1 - tail, s + 0.5, n - s + 0.5))
-        return low, high
-    z = float(stats.norm.ppf(1 - tail))
-    rate = np.divide(s, n, out=np.full(s.shape, 0.5), where=n > 0)
-    centre = (rate * n + z**2 / 2) / (n + z**2)
-    half = z / (n + z**2) * np.sqrt(rate * (1 - rate) * n + z**2 / 4)
-    low = np.where(s == 0, 0.0, np.maximum(centre - half, 0.0))
-    return low, np.where(s == n, 1.0, np.minimum(centre + half, 1.0))
+    low = np.where(s == 0, 0.0, stats.beta.ppf(tail, s + 0.5, n - s + 0.5))
+    high = np.where(s == n, 1.0, stats.beta.ppf(1 - tail, s + 0.5, n - s + 0.5))
+    return low, high
 
 
 def draw_interval(draw: FloatArray, level: float) -> tuple[FloatArray, FloatArray]:

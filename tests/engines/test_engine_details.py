@@ -39,7 +39,6 @@ from isocompute.engines.local.precision import (  # noqa: E402
     trained_in,
 )
 from isocompute.engines.local.sampling import nucleus, sample, scaled  # noqa: E402
-from isocompute.engines.local.supervised import _response_logits, _Sequences  # noqa: E402
 from isocompute.engines.local.tokenizer import WordTokenizer  # noqa: E402
 from isocompute.engines.local.worlds import (  # noqa: E402
     WORLDS,
@@ -51,6 +50,7 @@ from isocompute.recipe import Recipe  # noqa: E402
 from isocompute.verifiers import Outcome  # noqa: E402
 from local_tools import WORLD, tiny_config, tiny_folder, tiny_model  # noqa: E402
 from sinks import ListSink  # noqa: E402
+from supervised import _response_logits, _Sequences  # noqa: E402
 from test_updates import make_spec  # noqa: E402
 
 
@@ -299,11 +299,11 @@ def test_difficulty_samples_as_it_is_told(folder, monkeypatch):
 
     monkeypatch.setattr(policy_room, "sample", recorded)
     count = success_counter(
-        str(folder), WORLD.problems("p", 3, seed=1), temperature=0.7, top_p=0.4, max_new_tokens=4
+        str(folder), WORLD.problems("p", 3, seed=1), temperature=0.7, max_new_tokens=4
     )
     count(np.array([0, 2]), 5)
     success_counter(str(folder), WORLD.problems("p", 3, seed=1))(np.array([1]), 2)
-    assert asked[0] == (5, 0.7, 0.4, 4)
+    assert asked[0] == (5, 0.7, 1.0, 4)
     assert asked[1][:3] == (2, 1.0, 1.0)  # the policy itself, where nothing is said
 
 

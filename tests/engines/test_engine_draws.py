@@ -16,7 +16,7 @@ torch = pytest.importorskip("torch")
 from isocompute.allocation import Allocation  # noqa: E402
 from isocompute.engines.local import LocalEngine, engine, policy  # noqa: E402
 from isocompute.engines.local.folders import load_model, save_model  # noqa: E402
-from isocompute.engines.local.learner import Learner  # noqa: E402
+from isocompute.engines.local.learner import Learner, probed_kl  # noqa: E402
 from isocompute.engines.local.policy import Policy, successes_of  # noqa: E402
 from isocompute.engines.local.sampling import sample  # noqa: E402
 from isocompute.engines.local.steps import stream  # noqa: E402
@@ -227,7 +227,9 @@ def test_the_probe_is_the_kl_to_the_base_model_at_the_temperature(folder):
     )  # fmt: skip
     assert len(drawn.length_N) == 1
     learner = Learner(policy.model, folder, recipe)
-    found = learner._probe(data.token_PS, data.length_P, drawn, stream(0))
+    found = probed_kl(
+        learner.reference, data.token_PS, data.length_P, drawn, stream(0), recipe.temperature
+    )
     row = torch.cat([data.token_PS[0, : data.length_P[0]], drawn.token_NT[0]])[None]
 
     def logprob_of(model):

@@ -11,12 +11,6 @@ from isocompute.engines.local import LocalEngine  # noqa: E402
 from isocompute.engines.local.mlp import BitMlp, MlpConfig  # noqa: E402
 from isocompute.engines.local.policy import Policy, base_folder  # noqa: E402
 from isocompute.engines.local.steps import batch_problems, stream  # noqa: E402
-from isocompute.engines.local.supervised import (  # noqa: E402
-    Phase,
-    Supervision,
-    save_base,
-    train_base,
-)
 from isocompute.engines.local.tokenizer import WordTokenizer, load_tokenizer  # noqa: E402
 from isocompute.engines.local.worlds import BitRuleWorld  # noqa: E402
 from isocompute.errors import InputError  # noqa: E402
@@ -30,6 +24,12 @@ from isocompute.testing import EngineTestCase  # noqa: E402
 from isocompute.verifiers import load_verifier  # noqa: E402
 from local_tools import WORLD, tiny_folder, tiny_model  # noqa: E402
 from study_helpers import FAST  # noqa: E402
+from supervised import (  # noqa: E402
+    Phase,
+    Supervision,
+    save_base,
+    train_base,
+)
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,7 @@ from isocompute.engines.local.critic import Critic  # noqa: E402
 from isocompute.engines.local.experience import make_experience  # noqa: E402
 from isocompute.engines.local.folders import load_model  # noqa: E402
 from isocompute.engines.local.gradient import accumulate, token_logprobs  # noqa: E402
-from isocompute.engines.local.learner import Learner  # noqa: E402
+from isocompute.engines.local.learner import Learner, probed_kl  # noqa: E402
 from isocompute.engines.local.policy import Policy  # noqa: E402
 from isocompute.engines.local.precision import Sampler, trained_in  # noqa: E402
 from isocompute.engines.local.sampling import Samples, sample  # noqa: E402
@@ -530,7 +530,8 @@ def test_the_probe_measures_kl_without_the_term(folder, monkeypatch):
     policy = Policy(folder)
     learner = Learner(policy.model, folder, Recipe(temperature=1.0))
     prompt, length, drawn = two_prompts(folder)
-    assert learner._probe(prompt, length, drawn, stream(0)) == pytest.approx(0.0, abs=1e-6)
+    kl = probed_kl(learner.reference, prompt, length, drawn, stream(0), 1.0)
+    assert kl == pytest.approx(0.0, abs=1e-6)
     spec = make_spec(folder)
     batch = spec.allocation.batch_size
     for every, measured in ((batch, lambda step: True), (3 * batch, lambda step: step % 3 == 1)):

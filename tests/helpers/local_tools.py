@@ -7,8 +7,8 @@ from pathlib import Path
 import torch
 
 from isocompute.engines.local.model import ModelConfig, Transformer
-from isocompute.engines.local.supervised import Phase, Supervision, save_base
 from isocompute.engines.local.worlds import BitRuleWorld
+from supervised import Phase, Supervision, save_base
 
 WORLD = BitRuleWorld(prompt_bits=8, answer_bits=12, agree=7, hidden=8)
 

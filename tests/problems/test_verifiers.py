@@ -17,11 +17,9 @@ from isocompute.verifiers import (
     RuleVerifier,
     agreement,
     failed_to_judge,
-    judge,
     last_integer,
     load_verifier,
     read_bits,
-    register_verifier,
     require_verifier,
 )
 from isocompute.verifiers.worker import answer_question, load_rule
@@ -152,19 +150,6 @@ def test_time_out_must_be_positive() -> None:
     for value in (0.0, -1.0, float("nan"), float("inf")):
         with pytest.raises(InputError, match="`timeout_s` of a verifier must be finite and > 0"):
             load_verifier("exact", timeout_s=value)
-
-
-def test_registering_a_family(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(verifiers, "_FACTORIES", dict(verifiers._FACTORIES))
-
-    def shorter(spec: str) -> RuleVerifier:
-        return RuleVerifier(spec, lambda r, a: len(r) < len(a), lambda a: None)
-
-    register_verifier("shorter", shorter)
-    assert load_verifier("shorter")("a", "bb").reward == 1
-    for name in ("shorter", "math", "No Word"):
-        with pytest.raises(InputError, match="a verifier's name must be a new word"):
-            register_verifier(name, shorter)
 
 
 USER = '''
@@ -351,31 +336,6 @@ def test_an_answer_without_mathematics_is_an_error(math_verifier: verifiers.Veri
     assert "no mathematics in the answer ' '" in (outcome.error or "")
     assert math_verifier.check_answer(" ") == "the answer must not be empty"
     assert math_verifier.check_answer("4") is None
-
-
-def test_judge_counts_errors_apart_and_judges_repeats_once() -> None:
-    calls = []
-
-    class Counting:
-        spec = "counting"
-
-        def __call__(self, response: str, answer: str) -> Outcome:
-            calls.append(response)
-            return Outcome(None, "broken") if response == "?" else Outcome(int(response == answer))
-
-        def check_answer(self, answer: str) -> str | None:
-            return None
-
-        def close(self) -> None:
-            pass
-
-    verdict = judge(Counting(), ["1", "2", "?", "?", "1"], ["1"] * 5)
-    assert verdict.right == [1, 0, 0, 0, 1]
-    assert verdict.failed == [False, False, True, True, False]
-    assert verdict.errors == {"broken": 2}
-    assert calls == ["1", "2", "?"]
-    with pytest.raises(InputError, match="5 responses and 1 answers"):
-        judge(Counting(), ["1"] * 5, ["1"])
 
 
 def test_the_worker_side_without_a_process(user_file: Path) -> None:

@@ -26,7 +26,7 @@ from isocompute.report.first_screen import _spent
 from isocompute.report.html import content_security_policy, json_for_html, plotly_script
 from isocompute.report.payload import TEXT_LIMIT, fit_payload, numbers, thin
 from isocompute.report.reading import Line, lines_of
-from isocompute.report.style import contrast, ramp_color, relative_luminance, series_styles
+from isocompute.report.style import ramp_color, series_styles
 from isocompute.report.thumbnail import BOTTOM, TOP, _names, picture
 from isocompute.report.words import (
     backtest_sentence,
@@ -993,6 +993,19 @@ def test_what_would_change_reads_crossovers_on_both_sides() -> None:
 
 
 # ---- looks -----------------------------------------------------------------------------------
+
+
+def relative_luminance(color: str) -> float:
+    """WCAG 2, of "#rrggbb", 0 (black) to 1 (white)."""
+    parts = [int(color[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    linear = [v / 12.92 if v <= 0.04045 else ((v + 0.055) / 1.055) ** 2.4 for v in parts]
+    return float(np.dot((0.2126, 0.7152, 0.0722), linear))
+
+
+def contrast(first: str, second: str) -> float:
+    """WCAG 2, of two colours, 1 to 21."""
+    low, high = sorted(map(relative_luminance, (first, second)))
+    return (high + 0.05) / (low + 0.05)
 
 
 @pytest.mark.parametrize(

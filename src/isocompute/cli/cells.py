@@ -39,8 +39,8 @@ def indented(lines: Sequence[str]) -> list[str]:
     return [f"  {line}" for line in lines]
 
 
-def wrapped(text: str, *, indent: str = "  ") -> list[str]:
-    """One paragraph."""
-    return textwrap.wrap(
+def wrapped(*texts: str, indent: str = "  ") -> list[str]:
+    """A paragraph of each text."""
+    return [line for text in texts for line in textwrap.wrap(
         text, WIDTH, initial_indent=indent, subsequent_indent="  ", break_on_hyphens=False
-    )
+    )]  # fmt: skip

@@ -141,6 +141,7 @@ def run(options: Options) -> int:
 
 def _why_ended(study: Study, folder: Path) -> list[str]:
     """Of an adaptive sweep that is over: whether it has found what it was to find."""
+    from isocompute.cli.cells import wrapped
     from isocompute.store import Database
     from isocompute.store.decisions import load_looks, why_ended
 
@@ -148,8 +149,7 @@ def _why_ended(study: Study, folder: Path) -> list[str]:
         return []
     with contextlib.closing(Database(folder)) as database:
         why = why_ended(load_looks(database), study.rollouts)
-    return textwrap.wrap(f"The sweep {why}.", 80, subsequent_indent="  ",
-                         break_on_hyphens=False) if why else []  # fmt: skip
+    return wrapped(f"The sweep {why}.", indent="") if why else []
 
 
 def _folder(options: Options, ending: str = "") -> Path:

@@ -82,11 +82,8 @@ def paper_lines(document: Row) -> list[str]:
 
 def note_lines(notices: Sequence[Row]) -> list[str]:
     """One wrapped paragraph per notice, the gravest first."""
-    lines: list[str] = []
-    for one in notices:
-        text = f"{one['level']}: {one['text']} {one['remedy']} [{one['code']}]"
-        lines += wrapped(text, indent="")
-    return lines
+    told = (f"{one['level']}: {one['text']} {one['remedy']} [{one['code']}]" for one in notices)
+    return wrapped(*told, indent="")
 
 
 def _paper_beside(document: Row) -> list[str]:
@@ -134,10 +131,7 @@ def _printed(document: Row) -> list[str]:
     if printed is None:
         return []
     top = max(s["to"] for s in document["paper"]["frontier"])
-    lines = ["", "As the study printed it:"]
-    for sentence in printed.sentences(top):
-        lines += wrapped(sentence)
-    return lines
+    return ["", "As the study printed it:", *wrapped(*printed.sentences(top))]
 
 
 def _neighbour_lines(document: Row, at: str) -> list[str]:

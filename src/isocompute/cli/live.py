@@ -6,31 +6,15 @@ import shutil
 import sys
 import time
 from collections.abc import Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from isocompute.domain.text import visible
 
+if TYPE_CHECKING:
+    from isocompute.runner import Progress
+
 _LOG_EVERY_S = 15.0
 _BAR = 24
-
-
-class Reportable(Protocol):
-    """What `runner.Progress` offers to a display."""
-
-    @property
-    def rollouts_done(self) -> int:
-        """Training rollouts so far."""
-
-    @property
-    def rollouts_total(self) -> int:
-        """Training rollouts of the whole study."""
-
-    @property
-    def note(self) -> str:
-        """Something that happened, or ""."""
-
-    def line(self) -> str:
-        """The state in one line."""
 
 
 class LiveLine:
@@ -55,7 +39,7 @@ class LiveLine:
             self._shown = False
         print(visible(line, None), file=sys.stderr, flush=True)
 
-    def __call__(self, report: Reportable) -> None:
+    def __call__(self, report: Progress) -> None:
         """Show one report."""
         line = visible(report.line(), None)
         if self._terminal:

@@ -11,9 +11,7 @@ from isocompute.cli import commands
 from isocompute.cli.answer_parser import add_compare, add_fit, add_plan, add_report
 from isocompute.cli.design_parser import add_design
 from isocompute.cli.import_parser import add_import
-from isocompute.cli.options import Parser
-from isocompute.cli.options import add_json as _add_json
-from isocompute.cli.options import stage as _stage
+from isocompute.cli.options import Parser, add_json, stage
 from isocompute.cli.study_parser import add_folder, add_lr_sweep, add_run
 from isocompute.cli.values import count, positive, positive_int, seed
 from isocompute.errors import InputError
@@ -94,7 +92,7 @@ def _unknown(words: Sequence[str], options: argparse.Namespace) -> str:
 
 
 def _add_quickstart(stages: argparse._SubParsersAction[Parser]) -> None:
-    parser = _stage(
+    parser = stage(
         stages,
         "quickstart",
         commands.run_quickstart,
@@ -117,7 +115,7 @@ def _add_quickstart(stages: argparse._SubParsersAction[Parser]) -> None:
 
 
 def _add_difficulty_stage(stages: argparse._SubParsersAction[Parser]) -> None:
-    parser = _stage(
+    parser = stage(
         stages,
         "difficulty",
         commands.difficulty,
@@ -161,11 +159,11 @@ def _add_difficulty_stage(stages: argparse._SubParsersAction[Parser]) -> None:
     parser.add_argument(
         "-o", "--output", metavar="FILE", help="write the problems with their pass rates (JSONL)"
     )
-    _add_json(parser)
+    add_json(parser)
 
 
 def _add_export(stages: argparse._SubParsersAction[Parser]) -> None:
-    parser = _stage(
+    parser = stage(
         stages,
         "export",
         commands.export,
@@ -189,7 +187,7 @@ def _add_export(stages: argparse._SubParsersAction[Parser]) -> None:
 
 
 def _add_interference(stages: argparse._SubParsersAction[Parser]) -> None:
-    parser = _stage(
+    parser = stage(
         stages,
         "interference",
         commands.interference,
@@ -214,4 +212,4 @@ def _add_interference(stages: argparse._SubParsersAction[Parser]) -> None:
         metavar="C",
         help="budget in rollouts (default: the largest that every run reached)",
     )
-    _add_json(parser)
+    add_json(parser)

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import textwrap
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from isocompute.cli.cells import WIDTH, indented, table
+from isocompute.cli.cells import indented, table, wrapped
 from isocompute.domain.text import compact
 
 if TYPE_CHECKING:
@@ -42,18 +40,18 @@ def resumed_lines(found: Preview, cost: Cost, folder: str) -> list[str]:
         rows[key] = rows.get(key, 0) + 1
     cells = [(str(b_p), str(n), str(done), str(end), compact(b_p * n * max(end - done, 0)),
               str(count)) for (b_p, n, done, end), count in sorted(rows.items())]  # fmt: skip
-    lines = _wrapped(said)
+    lines = wrapped(*said, indent="")
     if rows:
         head = ("B_p", "n", "from step", "to step", "rollouts each", "runs")
         lines += indented(table(head, cells))
     if rows or found.goes_on:
-        lines += _wrapped([
-            *grid_lines(found.study), *(["Then it decides what to train next."] * found.goes_on),
-            f"Nothing was run. Without --dry-run, it goes on in the folder {folder}.",
-        ])  # fmt: skip
+        lines += wrapped(
+            *grid_lines(found.study), *["Then it decides what to train next."] * found.goes_on,
+            f"Nothing was run. Without --dry-run, it goes on in the folder {folder}.", indent="",
+        )  # fmt: skip
     if found.thawed:
         lines.append(f"Would thaw n = {', '.join(map(str, found.thawed))}, to its end.")
-    return [*lines, *_wrapped(found.notes)]
+    return [*lines, *wrapped(*found.notes, indent="")]
 
 
 def _to_go(found: Preview, cost: Cost) -> str:
@@ -68,8 +66,3 @@ def _to_go(found: Preview, cost: Cost) -> str:
     paid = cost.paid(share, most_starts(found.study, left, steps=found.steps))
     about = f", about {', '.join(paid)}" if paid else ""
     return f"adaptive, at most {left:,.0f} rollouts more (`adaptive.spend` is {limit:,.0f}){about}"
-
-
-def _wrapped(texts: Sequence[str]) -> list[str]:
-    return [line for text in texts for line in textwrap.wrap(
-        text, WIDTH, subsequent_indent="  ", break_on_hyphens=False)]  # fmt: skip

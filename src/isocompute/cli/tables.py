@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import shlex
-import textwrap
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from isocompute.cli.cells import WIDTH, indented, number, span, table
+from isocompute.cli.cells import indented, number, span, table, wrapped
 from isocompute.cli.fit_short import fit_lines
 from isocompute.domain.text import compact
 
@@ -63,15 +62,7 @@ def _best(best: Row) -> str:
 
 def warning_lines(warnings: Sequence[Mapping[str, str]]) -> list[str]:
     """One wrapped paragraph per warning."""
-    lines: list[str] = []
-    for warning in warnings:
-        lines += textwrap.wrap(
-            f"! {warning['code']}: {warning['message']}",
-            WIDTH,
-            subsequent_indent="  ",
-            break_on_hyphens=False,
-        )
-    return lines
+    return wrapped(*(f"! {one['code']}: {one['message']}" for one in warnings), indent="")
 
 
 def summary_lines(summary: Summary, folder: str) -> list[str]:
@@ -106,12 +97,10 @@ def study_lines(study: Study, cost: Cost, folder: str) -> list[str]:
         (str(b_p), str(n), str(steps), compact(b_p * n * steps), str(runs))
         for (b_p, n, steps), runs in sorted(rows.items())
     ]
-    wrapped = [textwrap.wrap(line, WIDTH, subsequent_indent="  ", break_on_hyphens=False)
-               for line in (cost_line(study, cost), *grid_lines(study))]  # fmt: skip
     return [
-        *wrapped[0],
+        *wrapped(cost_line(study, cost), indent=""),
         *indented(table(("B_p", "n", "steps", "rollouts each", "runs"), cells)),
-        *(line for lines in wrapped[1:] for line in lines),
+        *wrapped(*grid_lines(study), indent=""),
         *_rates_tried(study),
         *_elsewhere(study, cost),
         *_ends(study),
@@ -180,7 +169,7 @@ def _rates_tried(study: Study) -> list[str]:
     if len(rates) < 2 or len({run.allocation for run in study.runs}) > 1:
         return []
     listed = ", ".join(f"{rate:.3g}".replace("e-0", "e-") for rate in rates)
-    return textwrap.wrap(f"learning rates: {listed}", WIDTH, subsequent_indent="  ")
+    return wrapped(f"learning rates: {listed}", indent="")
 
 
 def _elsewhere(study: Study, cost: Cost) -> list[str]:
@@ -206,7 +195,7 @@ def quickstart_lines(result: QuickstartResult) -> list[str]:
     if result.fit is not None:
         lines += ["", *fit_lines(result.fit.document)]
     if result.refusal is not None:
-        lines += ["", *textwrap.wrap(f"No fit: {result.refusal}", WIDTH, subsequent_indent="  ")]
+        lines += ["", *wrapped(f"No fit: {result.refusal}", indent="")]
     if result.plan is not None:
         lines += ["", *advice_lines(result.plan)]
     return [*lines, "", f"Report: {result.report}"]
@@ -238,7 +227,7 @@ def difficulty_lines(document: Row) -> list[str]:
     if shares := document.get("mixed_groups"):
         listed = ", ".join(f"{n}: {share:.0%}" for n, share in shares.items())
         groups = f"groups with both rewards (only these teach), by n: {listed}"
-        lines += ["", *textwrap.wrap(groups, WIDTH, subsequent_indent="  ")]
+        lines += ["", *wrapped(groups, indent="")]
     lines += ["", f"recipe: {document['recipe']} ({document['reason']})"]
     if (temperature := document.get("temperature", trained)) != trained:
         lines.append(
@@ -249,10 +238,9 @@ def difficulty_lines(document: Row) -> list[str]:
         failed: list[tuple[str, int, str]] = [
             (row["id"], row["samples"], row["message"]) for row in document["unjudged"]
         ]
-        lines += textwrap.wrap(
+        lines += wrapped(
             f"{document['errors']:,} of {document['rollouts']:,} samples could not be judged and "
-            f"are left out of the rates: {unjudged_text(failed)}",
-            WIDTH, subsequent_indent="  ",
+            f"are left out of the rates: {unjudged_text(failed)}", indent="",
         )  # fmt: skip
     return lines + warning_lines(document["warnings"])
 
@@ -284,7 +272,7 @@ def lr_sweep_lines(document: Row) -> list[str]:
         said = (f"anchor: learning_rate {anchor['learning_rate']:g} at "
                 f"{anchor['base_batch_size']} rollouts per batch: {document['reason']}")
         lines += [
-            *textwrap.wrap(said, WIDTH, subsequent_indent="  ", break_on_hyphens=False),
+            *wrapped(said, indent=""),
             f"in the study file: recipe: {{learning_rate: {anchor['learning_rate']:g}, "
             f"base_batch_size: {anchor['base_batch_size']}}}",
         ]

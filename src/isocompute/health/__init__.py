@@ -1,6 +1,6 @@
 """Is a run healthy enough for a law to be read off it? Rules on step records, and smoothness."""
 
-from isocompute.health.monitor import Monitor, check_arrays, check_steps, summarize_findings
+from isocompute.health.monitor import Monitor, check_arrays, check_steps
 from isocompute.health.rules import METRICS, Finding, Severity, Thresholds
 from isocompute.health.shape import Roughness, roughness, smoothness
 
@@ -15,5 +15,4 @@ __all__ = [
     "check_steps",
     "roughness",
     "smoothness",
-    "summarize_findings",
 ]

@@ -64,11 +64,6 @@ class Monitor:
         self._spikes: deque[bool] = deque(maxlen=window)
         self._streak: dict[str, int] = {}
 
-    @property
-    def healthy(self) -> bool:
-        """True while no rule of severity "failure" was broken."""
-        return all(finding.severity != "failure" for finding in self.findings)
-
     def update(self, step: int, values: Mapping[str, float]) -> list[Finding]:
         """Take one step's numbers; returns what is newly found.
 
@@ -295,14 +290,3 @@ def check_arrays(
         ),
         thresholds,
     )
-
-
-def summarize_findings(findings: Sequence[Finding]) -> str:
-    """One line for a progress display or a table.
-
-    >>> summarize_findings([])
-    'healthy'
-    """
-    if not findings:
-        return "healthy"
-    return ", ".join(f"{f.code} at step {f.step}" for f in sorted(findings, key=lambda f: f.step))

@@ -184,14 +184,11 @@ class Sweep:
             InputError: an option that does not fit, as on the command line.
         """
         from isocompute.allocation import Rates, parse_budget
-        from isocompute.trainers import TRAINERS
+        from isocompute.trainers import find_trainer
 
-        trainer = None if trainer is None else trainer.lower()
-        if trainer is not None and trainer not in TRAINERS:
-            raise InputError(
-                f"a trainer must be one of {', '.join(TRAINERS)}, but got {trainer!r}; choose one "
-                "of them."
-            )
+        if trainer is not None:
+            trainer = trainer.lower()
+            find_trainer(trainer)
         found = plan_from_source(
             ", ".join(self.names),
             budget=None if budget is None else parse_budget(str(budget)),

@@ -215,18 +215,14 @@ def save_figures(
 
 
 def _of_study(study: StudyView) -> list[tuple[str, Figure]]:
-    made = []
-    if study.scores:
-        made.append(("study-scores", scores(study)))
-    if study.landscapes:
-        made.append(("study-landscape", landscape(study)))
-    if study.train_test:
-        made.append(("study-train-test-gap", train_test_gap(study)))
-    if study.difficulty is not None:
-        made.append(("study-difficulty", difficulty(study)))
-    if study.health:
-        made.append(("study-health", health(study)))
-    return made
+    figures = (
+        ("study-scores", study.scores, scores),
+        ("study-landscape", study.landscapes, landscape),
+        ("study-train-test-gap", study.train_test, train_test_gap),
+        ("study-difficulty", study.difficulty is not None, difficulty),
+        ("study-health", study.health, health),
+    )
+    return [(stem, draw(study)) for stem, there, draw in figures if there]
 
 
 def _save(figure: Figure, path: Path) -> Path:

@@ -80,23 +80,6 @@ def ramp_color(position: float, theme: str) -> str:
     return "#" + "".join(f"{channel:02x}" for channel in mixed)
 
 
-def relative_luminance(color: str) -> float:
-    """WCAG 2 relative luminance of "#rrggbb", 0 (black) to 1 (white)."""
-
-    def linear(channel: int) -> float:
-        value = channel / 255
-        return value / 12.92 if value <= 0.04045 else ((value + 0.055) / 1.055) ** 2.4
-
-    red, green, blue = (linear(int(color[i : i + 2], 16)) for i in (1, 3, 5))
-    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
-
-
-def contrast(first: str, second: str) -> float:
-    """WCAG 2 contrast ratio of two colours, 1 to 21."""
-    high, low = sorted((relative_luminance(first), relative_luminance(second)), reverse=True)
-    return (high + 0.05) / (low + 0.05)
-
-
 def series_styles(
     configurations: Iterable[tuple[int, int]], *, several: bool | None = None
 ) -> Mapping[tuple[int, int], SeriesStyle]:

@@ -144,11 +144,6 @@ def metric(name: str | None) -> str:
     return "as logged" if name in (None, "", "score") else str(name)
 
 
-def signed(value: float | None) -> str:
-    """A difference of scores with its sign and three decimals."""
-    return "–" if value is None or not math.isfinite(value) else f"{round(value, 3) + 0.0:+.3f}"
-
-
 def inside_rows(fit: Document) -> list[dict[str, Any]]:
     """Rows of `best` at budgets at which all that could be best were compared."""
     return [dict(row) for row in fit.get("best") or [] if not row.get("extrapolated")]

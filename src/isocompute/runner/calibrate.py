@@ -13,8 +13,6 @@ from pathlib import Path
 from isocompute.engines import engine_target, load_engine
 from isocompute.engines.base import EvaluationRecord, StepRecord, StopRequested
 from isocompute.runner.execute import slice_of
-from isocompute.store.database import Database
-from isocompute.store.ledger import spend
 from isocompute.study import Study
 from isocompute.study.cost import Calibration
 
@@ -109,9 +107,3 @@ def calibrate(study: Study, *, seconds: float = 10.0) -> Calibration:
         tokens_per_rollout=tokens / max(rollouts, 1), rollouts=rollouts, tokens=tokens,
         wall_s=time.monotonic() - began,
     )  # fmt: skip
-
-
-def book_calibration(database: Database, calibration: Calibration) -> None:
-    """Enter what a measurement drew into the study's books."""
-    spend(database, "calibration", rollouts=calibration.rollouts, tokens=calibration.tokens,
-          wall_s=calibration.wall_s)  # fmt: skip

@@ -120,6 +120,14 @@ def ended(
     return Outcome(ending=ending, detail=detail, spent=spent)
 
 
+def as_killed(outcome: Outcome, killed: tuple[str, bool] | None) -> Outcome:
+    """How a task ended that was asked to stop for a reason; whether that passed a limit."""
+    if killed is None or outcome.ending != "stopped":
+        return outcome
+    reason, limit = killed
+    return replace(outcome, ending="failed" if limit else "stopped", detail=reason)
+
+
 def _named(error: Exception, folder: Path) -> tuple[Ending, str]:
     if isinstance(error, StopRequested):
         return "stopped", "asked to stop"

@@ -20,7 +20,7 @@ from typing import Protocol
 
 from isocompute.errors import RunError
 from isocompute.process_tree import memory_bytes
-from isocompute.runner.execute import Ending, Outcome, Task, execute
+from isocompute.runner.execute import Ending, Outcome, Task, as_killed, execute
 from isocompute.runner.worker import READY, STOPS
 from isocompute.store.database import Database
 from isocompute.store.leases import Spent, progress_file
@@ -265,10 +265,7 @@ class InlinePool:
             on_step=lambda step, _: self._tick(task, step),
             on_note=lambda note: notes.append(Event(task=task, note=note)),
         )  # fmt: skip
-        if self._killed is not None and outcome.ending == "stopped":
-            reason, limit = self._killed
-            ending: Ending = "failed" if limit else "stopped"
-            outcome = Outcome(ending=ending, detail=reason, spent=outcome.spent)
+        outcome = as_killed(outcome, self._killed)
         self._task = self._killed = None
         return [*notes, Event(task=task, outcome=outcome)]
 

@@ -85,7 +85,8 @@ def preview(
         pending, mine = course.pending(), [rows[spec.hash] for spec in begun.runs]
         return Preview(
             study=begun, steps={h: done for h, (_, done) in rows.items()},
-            trains=[_slice(course.specs[s.hash], s) for s in begun.runs if s.hash in pending
+            trains=[slice_of(s, course.specs[s.hash].allocation.steps) for s in begun.runs
+                    if s.hash in pending
                     and course.specs[s.hash].allocation.steps > rows[s.hash][1]],
             states={state: sum(one == state for one, _ in mine)
                     for state in ("done", "failed", "invalid")},
@@ -96,11 +97,6 @@ def preview(
             notes=() if begun is study else (KEPT,),
             ended="" if begun.adaptive is None else why_ended(load_looks(copy), begun.rollouts),
         )  # fmt: skip
-
-
-def _slice(asked: RunSpec, whole: RunSpec) -> RunSpec:
-    """As far as it is asked to train, ending where the whole run does."""
-    return slice_of(whole, asked.allocation.steps)
 
 
 def _fill(copy: Database, database: Database) -> None:

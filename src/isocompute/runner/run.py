@@ -15,7 +15,6 @@ from types import FrameType
 
 from isocompute.engines import engine_target, load_engine, takes_whole_machine
 from isocompute.errors import InputError
-from isocompute.runner.calibrate import book_calibration
 from isocompute.runner.course import Course, Decide
 from isocompute.runner.execute import Outcome, Task, slice_of
 from isocompute.runner.pool import Event, InlinePool, Pool, ProcessPool
@@ -141,7 +140,8 @@ class _Runner:
             self.study = register(database, self.study, retry_failed=retry_failed)
             self.specs = {spec.hash: spec for spec in self.study.runs}
             if calibration is not None:
-                book_calibration(database, calibration)
+                database.spend("calibration", calibration.rollouts, tokens=calibration.tokens,
+                               wall_s=calibration.wall_s)  # fmt: skip
             self.course = Course(database, self.study, decide)
             if thaw is not False:
                 self.course.thaw(None if thaw is True else thaw)
@@ -262,17 +262,15 @@ class _Runner:
             self.storage_fault = detail
         elif ending == "fenced":
             self._say(f"run {claim.hash} was taken over by another runner")
-        if self.storage_fault:
-            # The disk may not even take this; then the attempt is booked by the next runner.
-            with contextlib.suppress(StorageError, BusyError):
-                leases.settle(self.database, claim, ending, outcome.spent, detail=detail,
-                              state=state, reason=reason)  # fmt: skip
-            return
         try:
             leases.settle(self.database, claim, ending, outcome.spent, detail=detail, state=state,
                           reason=reason)  # fmt: skip
-        except BusyError:  # someone's query holds the file for minutes: the others go on
-            self.late.append((task, outcome))
+        except (BusyError, StorageError) as error:
+            if self.storage_fault:  # the disk may not even take this: the next runner books it
+                return
+            if isinstance(error, StorageError):
+                raise
+            self.late.append((task, outcome))  # a query holds the file for minutes: others go on
 
     def _settle_late(self) -> None:
         late, self.late = self.late, []

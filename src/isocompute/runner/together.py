@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from isocompute.process_tree import memory_bytes
-from isocompute.runner.execute import Ending, Outcome, Task, ended, open_writer
+from isocompute.runner.execute import Outcome, Task, as_killed, ended, open_writer
 from isocompute.runner.pool import Event
 from isocompute.store.database import Database
 from isocompute.store.writer import RunWriter
@@ -111,11 +111,8 @@ class TogetherPool:
             if error is None and not (member is not None and member.is_kept):
                 error = self._fault
             outcome = ended(task, self._database, writer, error)
-            reason, limit = self._killed.pop(task.claim.attempt, ("", False))
-            if reason and outcome.ending == "stopped":
-                ending: Ending = "failed" if limit else "stopped"
-                outcome = Outcome(ending=ending, detail=reason, spent=outcome.spent)
-            events.append(Event(task=task, outcome=outcome))
+            killed = self._killed.pop(task.claim.attempt, None)
+            events.append(Event(task=task, outcome=as_killed(outcome, killed)))
         self._tasks, self._writers, self._batch, self._fault = [], [], None, None
         return events
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import json
 import os
 import sqlite3
 import time
@@ -201,6 +202,21 @@ class Database:
                     with contextlib.suppress(sqlite3.Error):
                         connection.execute("ROLLBACK")
                 raise
+
+    def spend(
+        self, purpose: str, rollouts: int, *, tokens: int, wall_s: float, detail: str = ""
+    ) -> None:
+        """Book rollouts that no run drew."""
+        with self.write() as connection:
+            connection.execute(
+                "INSERT INTO ledger (purpose, rollouts, tokens, wall_s, detail) "
+                "VALUES (?, ?, ?, ?, ?)", (purpose, rollouts, tokens, wall_s, detail),
+            )  # fmt: skip
+
+    def entry(self, key: str) -> Any:
+        """What the study says under a key of its own; None where it does not."""
+        row = self.read("SELECT value FROM study WHERE key = ?", (key,))
+        return json.loads(row[0][0]) if row else None
 
     def read(self, sql: str, parameters: tuple[Any, ...] = ()) -> list[Any]:
         """All rows of one query; the lock is held only while they are fetched."""

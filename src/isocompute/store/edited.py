@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from isocompute.store.leases import Claim
 from isocompute.store.processes import has_died
 from isocompute.study.sweep import Study
 
+_Replaced = dict[str, dict[str, Any]]
 Stored = Mapping[str, tuple[dict[str, Any], int]]  # hash -> (specification, steps done)
 
 
@@ -45,7 +46,8 @@ def replace_edited(connection: sqlite3.Connection, stored: Stored, study: Study)
     for run_hash, (content, _) in stored.items():
         if run_hash not in asked:  # those with results were refused
             left.setdefault(coordinates(content), []).append(run_hash)
-    replaced = _replaced(connection.execute(_SAID).fetchall())
+    said = connection.execute("SELECT value FROM study WHERE key = 'replaced'").fetchone()
+    replaced: _Replaced = json.loads(said[0]) if said else {}
     for spec in study.runs:
         olds = [] if spec.hash in stored else left.get(coordinates(spec.to_dict()), [])
         if not olds:
@@ -71,16 +73,10 @@ def replace_edited(connection: sqlite3.Connection, stored: Stored, study: Study)
         )
 
 
-_SAID = "SELECT value FROM study WHERE key = 'replaced'"
-
-
-def _replaced(rows: Iterable[tuple[str]]) -> dict[str, dict[str, Any]]:
-    return {run: said for (value,) in rows for run, said in json.loads(value).items()}
-
-
 def remove_replaced(database: Database) -> None:
     """Remove what runs that were replaced have left on the disk."""
-    gone = {h for said in _replaced(database.read(_SAID)).values() for h in said["hashes"]}
+    replaced: _Replaced = database.entry("replaced") or {}
+    gone = {h for said in replaced.values() for h in said["hashes"]}
     there = {h for (h,) in database.read("SELECT hash FROM runs")} if gone else set()
     folder: Path = database.folder
     for run_hash in gone - there:
@@ -89,7 +85,8 @@ def remove_replaced(database: Database) -> None:
 
 def used_s(database: Database, claim: Claim) -> float:
     """Seconds of a run's attempts before this one; not those before the run was edited."""
-    since = _replaced(database.read(_SAID)).get(str(claim.run), {}).get("token", 0)
+    replaced: _Replaced = database.entry("replaced") or {}
+    since = replaced.get(str(claim.run), {}).get("token", 0)
     rows = database.read(
         "SELECT coalesce(sum(wall_s), 0) FROM attempts WHERE run = ? AND attempt < ? "
         "AND token > ?",

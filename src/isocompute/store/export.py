@@ -10,7 +10,7 @@ import csv
 import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -254,7 +254,7 @@ def _write_parquet(path: Path, rows: Iterator[Row]) -> Path:
         ) from error
     writer: Any = None
     with drafted(path) as draft:
-        for chunk in _chunks(rows, 20_000):
+        while chunk := list(islice(rows, 20_000)):
             if writer is None:
                 writer = parquet.ParquetWriter(draft, _arrow_schema(arrow, path.stem, chunk))
             writer.write_table(arrow.Table.from_pylist(chunk, schema=writer.schema))
@@ -282,14 +282,3 @@ def _arrow_schema(arrow: Any, table: str, chunk: list[Row]) -> Any:
     return arrow.schema(
         [arrow.field(f.name, fixed.get(f.name, f.type)) for f in inferred]
     )
-
-
-def _chunks(rows: Iterator[Row], size: int) -> Iterator[list[Row]]:
-    chunk: list[Row] = []
-    for row in rows:
-        chunk.append(row)
-        if len(chunk) == size:
-            yield chunk
-            chunk = []
-    if chunk:
-        yield chunk

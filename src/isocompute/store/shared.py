@@ -38,9 +38,7 @@ def pair_of(spec: Mapping[str, Any], validation: str) -> Pair:
 
 def stored_shared(database: Database) -> list[Shared]:
     """Pairs of sets that share prompts; none where the study says that this is meant."""
-    row = database.read("SELECT value FROM study WHERE key = 'source'")
-    source = json.loads(row[0][0]) if row else {}
-    if ALLOWED in (source.get("allow") or ()):
+    if ALLOWED in ((database.entry("source") or {}).get("allow") or ()):
         return []
     found: dict[tuple[Pair, str], Shared] = {}
     for spec in _specs(database):

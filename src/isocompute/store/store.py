@@ -22,7 +22,6 @@ from isocompute.store import seals
 from isocompute.store.columns import PIECE, evaluation_columns, last_evaluation, spread_counts
 from isocompute.store.database import Database
 from isocompute.store.findings import load_findings
-from isocompute.store.ledger import spend
 from isocompute.store.pack import unpack
 from isocompute.store.unjudged import UnjudgedRow, judged_of, training_failures, unjudged_rows
 
@@ -370,8 +369,7 @@ class Store:
               detail: str = "") -> None:  # fmt: skip
         """Book rollouts that no run drew, for example with purpose "difficulty"."""
         with contextlib.closing(Database(self.folder, create=True)) as database:
-            spend(database, purpose, rollouts=rollouts, tokens=tokens, wall_s=wall_s,
-                  detail=detail)  # fmt: skip
+            database.spend(purpose, rollouts, tokens=tokens, wall_s=wall_s, detail=detail)
 
     def _rows(
         self, table: str, columns: str, run_hash: str, extra: str = "", *values: str

@@ -21,19 +21,17 @@ from isocompute.recipe import Recipe
 from isocompute.trainers import others, trl, verl
 from isocompute.trainers.paste import Keys, key_lines, on_processes, with_comments
 from isocompute.trainers.rows import ALWAYS, OPEN, PLAN, Asked, Row, not_set
-from isocompute.trainers.verl import schedule_in_verl, updates_in_verl
 
 __all__ = [
     "TRAINERS",
     "Asked",
     "Keys",
     "TrainerSettings",
+    "find_trainer",
     "key_lines",
     "on_processes",
     "read_allocation",
-    "schedule_in_verl",
     "trainer_settings",
-    "updates_in_verl",
     "with_comments",
 ]
 
@@ -59,13 +57,12 @@ class TrainerSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class _Trainer:
-    """How one trainer is written and read; `counts` is "prompts" or "completions".
+    """How one trainer is written and read.
 
     `warm_up` ends `units` where the keys hold warm-up steps, `alone` where n is 1.
     """
 
     write: Callable[[Asked], Iterable[Row]]
-    counts: str
     units: str
     warm_up: str = ""
     alone: str = ""
@@ -79,7 +76,6 @@ class _Trainer:
 _TRAINERS: dict[str, _Trainer] = {
     "verl": _Trainer(
         write=verl.verl_rows,
-        counts="prompts",
         problems="data.train_batch_size",
         group="actor_rollout_ref.rollout.n",
         steps="trainer.total_training_steps",
@@ -89,7 +85,6 @@ _TRAINERS: dict[str, _Trainer] = {
     ),
     "trl": _Trainer(
         write=trl.trl_rows,
-        counts="completions",
         group="num_generations",
         steps="max_steps",
         by_itself=trl.BY_ITSELF,
@@ -103,7 +98,6 @@ _TRAINERS: dict[str, _Trainer] = {
     ),
     "prime-rl": _Trainer(
         write=others.prime_rl_rows,
-        counts="completions",
         group="orchestrator.group_size",
         steps="max_steps",
         by_itself={"zero_variance_filter": "loss"},
@@ -112,7 +106,6 @@ _TRAINERS: dict[str, _Trainer] = {
     ),
     "skyrl": _Trainer(
         write=others.skyrl_rows,
-        counts="prompts",
         problems="trainer.train_batch_size",
         group="generator.n_samples_per_prompt",
         steps="trainer.max_training_steps",
@@ -121,7 +114,6 @@ _TRAINERS: dict[str, _Trainer] = {
     ),
     "openrlhf": _Trainer(
         write=others.openrlhf_rows,
-        counts="prompts",
         problems="--rollout.batch_size",
         group="--rollout.n_samples_per_prompt",
         units="--rollout.batch_size counts prompts, --train.batch_size completions. There is no "
@@ -130,7 +122,6 @@ _TRAINERS: dict[str, _Trainer] = {
     ),
     "nemo-rl": _Trainer(
         write=others.nemo_rl_rows,
-        counts="prompts",
         problems="grpo.num_prompts_per_step",
         group="grpo.num_generations_per_prompt",
         steps="grpo.max_num_steps",
@@ -139,7 +130,6 @@ _TRAINERS: dict[str, _Trainer] = {
     ),
     "slime": _Trainer(
         write=others.slime_rows,
-        counts="prompts",
         problems="--rollout-batch-size",
         group="--n-samples-per-prompt",
         steps="--num-rollout",
@@ -149,7 +139,6 @@ _TRAINERS: dict[str, _Trainer] = {
     ),
     "areal": _Trainer(
         write=others.areal_rows,
-        counts="prompts",
         problems="train_dataset.batch_size",
         group="gconfig.n_samples",
         steps="total_train_steps",
@@ -160,7 +149,6 @@ _TRAINERS: dict[str, _Trainer] = {
     ),
     "open-instruct": _Trainer(
         write=others.open_instruct_rows,
-        counts="prompts",
         problems="--num_unique_prompts_rollout",
         group="--num_samples_per_prompt_rollout",
         units="num_unique_prompts_rollout counts prompts; total_episodes counts completions over "
@@ -171,7 +159,12 @@ _TRAINERS: dict[str, _Trainer] = {
 TRAINERS = tuple(_TRAINERS)
 
 
-def _find(trainer: str) -> _Trainer:
+def find_trainer(trainer: str) -> _Trainer:
+    """A trainer by its name.
+
+    Raises:
+        InputError: unknown.
+    """
     if trainer not in _TRAINERS:
         raise InputError(
             f"a trainer must be one of {', '.join(TRAINERS)}, but got {trainer!r}; "
@@ -203,7 +196,7 @@ def trainer_settings(
     >>> settings.keys["num_generations"], settings.not_set
     (256, ('zero_variance_filter=loss', 'seed', 'response_tokens'))
     """
-    found = _find(trainer)
+    found = find_trainer(trainer)
     asked = Asked(
         allocation=allocation, recipe=recipe, seed=seed, response_tokens=response_tokens,
         micro_batch=micro_batch, said=None if known is None else said or {},
@@ -234,7 +227,7 @@ def read_allocation(trainer: str, keys: Mapping[str, Any], *, processes: int = 1
         InputError: for an unknown trainer, a key that is missing, or a batch of completions
             that is not a multiple of the group.
     """
-    found = _find(trainer)
+    found = find_trainer(trainer)
 
     def value(key: str) -> int:
         if key not in keys:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from isocompute.allocation import Allocation
 from isocompute.recipe import ADVANTAGES, Recipe
 from isocompute.trainers.rows import FALLING, MANY_EPOCHS, PLAN, Asked, Keys, Row
 
@@ -21,16 +20,7 @@ _ACTOR, _ROLLOUT = "actor_rollout_ref.actor", "actor_rollout_ref.rollout"
 _CORRECTION = "algorithm.rollout_correction"
 
 
-def updates_in_verl(a: Allocation, r: Recipe) -> tuple[int, int]:
-    """(ppo_mini_batch_size in prompts, ppo_epochs) of the recipe's updates per batch."""
-    if r.update_split == "epoch":
-        return a.problems_per_batch, r.updates_per_batch
-    return max(1, a.problems_per_batch // r.updates_per_batch), 1
-
-
-def schedule_in_verl(
-    role: str, warmup_steps: int, release: tuple[int, int] = NEWEST
-) -> Keys:
+def _schedule(role: str, warmup_steps: int, release: tuple[int, int]) -> Keys:
     """Step i of the warm-up has i / warmup_steps of the learning rate, then it is constant.
 
     verl's own `constant` counts from 0, so that its first update has a rate of 0 and is lost; its
@@ -74,7 +64,7 @@ def verl_rows(asked: Asked, release: tuple[int, int] = NEWEST) -> Iterator[Row]:
         yield from _own_schedule(r.warmup_steps, asked.said)
     else:
         told = "warmup_steps" if release >= COUNTS_FROM_ONE or not r.warmup_steps else PLAN
-        for key, value in schedule_in_verl(_ACTOR, r.warmup_steps, release).items():
+        for key, value in _schedule(_ACTOR, r.warmup_steps, release).items():
             yield Row(told, key, value)
     yield Row("weight_decay", f"{_ACTOR}.optim.weight_decay", r.weight_decay)
     yield Row("max_grad_norm", f"{_ACTOR}.grad_clip", r.max_grad_norm)
@@ -113,7 +103,7 @@ def verl_rows(asked: Asked, release: tuple[int, int] = NEWEST) -> Iterator[Row]:
         yield Row("value_learning_rate", "critic.optim.lr",
                   r.value_learning_rate_at(a.batch_size))  # fmt: skip
         if asked.said is None:  # logs say these of the policy alone
-            for key, value in schedule_in_verl("critic", r.warmup_steps, release).items():
+            for key, value in _schedule("critic", r.warmup_steps, release).items():
                 yield Row("value_learning_rate", key, value)
             yield Row("weight_decay", "critic.optim.weight_decay", r.weight_decay)
             yield Row("max_grad_norm", "critic.grad_clip", r.max_grad_norm)

@@ -8,7 +8,7 @@ when it hangs (`worker`).
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from decimal import Decimal
 from functools import lru_cache
 from pathlib import Path
@@ -197,24 +197,6 @@ _FACTORIES: dict[str, Callable[[str], Verifier]] = {
 }
 
 
-def register_verifier(name: str, factory: Callable[[str], Verifier]) -> None:
-    """Add a family of verifiers.
-
-    Args:
-        name: the word that specifications start with, up to `>=` if they have a number.
-        factory: whole specification -> verifier.
-
-    Raises:
-        InputError: if the name is taken or is no plain word.
-    """
-    if not re.fullmatch(r"[a-z][a-z0-9_]*", name) or name in {*_FACTORIES, "math"}:
-        raise InputError(
-            f"a verifier's name must be a new word in lower case, but got {name!r} beside "
-            f"{', '.join(sorted(_FACTORIES))}; choose another name."
-        )
-    _FACTORIES[name] = factory
-
-
 def load_verifier(
     spec: str, *, folder: str | Path = ".", timeout_s: float | None = None
 ) -> Verifier:
@@ -231,7 +213,7 @@ def load_verifier(
     | `path/file.py:function` | `function(response, answer)` returns 1 (or True) |
 
     Args:
-        spec: one of the table, or a family that `register_verifier` added.
+        spec: one of the table.
         folder: where relative paths of functions start.
         timeout_s: seconds after which a math or user's verifier is killed; the outcome is an
             error then. None: 5 s for math, 10 s for functions.
@@ -261,13 +243,9 @@ def load_verifier(
     name, threshold, _ = spec.partition(">=")
     factory = _FACTORIES.get(name)
     if factory is None or (name in ("exact", "integer", "countdown") and threshold):
-        own = sorted(set(_FACTORIES) - {"exact", "integer", "countdown", "bits", "hexbits"})
-        known = [
-            "exact", "integer", "math", "countdown", "bits>=K", "hexbits>=K",
-            "path/file.py:function", *own,
-        ]  # fmt: skip
         raise InputError(
-            f"a verifier must be one of {', '.join(known)}, but got {spec!r}; choose one of them."
+            "a verifier must be one of exact, integer, math, countdown, bits>=K, hexbits>=K, "
+            f"path/file.py:function, but got {spec!r}; choose one of them."
         )
     return factory(spec)
 
@@ -307,43 +285,3 @@ def answer_fault(spec: str, answer: str) -> str | None:
     if spec == "math" or (colon and path.endswith(".py")):
         return _no_fault(answer)
     return load_verifier(spec).check_answer(answer)
-
-
-class Verdict(NamedTuple):
-    """Outcomes of many responses: what was right, what could not be judged, and why.
-
-    Attributes:
-        right: per response, 1 or 0; 0 where it could not be judged (see `failed`).
-        failed: per response, True where the verifier itself failed: leave it out of every mean.
-        errors: number of failures by message.
-    """
-
-    right: list[int]
-    failed: list[bool]
-    errors: dict[str, int]
-
-
-def judge(verifier: Verifier, responses: Sequence[str], answers: Sequence[str]) -> Verdict:
-    """Judge many responses; equal (response, answer) pairs are judged once.
-
-    Raises:
-        InputError: if there are not as many answers as responses.
-    """
-    if len(responses) != len(answers):
-        raise InputError(
-            "there must be one answer per response, but got "
-            f"{len(responses)} responses and {len(answers)} answers; repeat the answers."
-        )
-    known: dict[tuple[str, str], Outcome] = {}
-    errors: dict[str, int] = {}
-    right, failed = [], []
-    for pair in zip(responses, answers, strict=True):
-        outcome = known.get(pair)
-        if outcome is None:
-            outcome = known[pair] = verifier(*pair)
-        right.append(outcome.reward or 0)
-        failed.append(outcome.reward is None)
-        if outcome.reward is None:
-            message = outcome.error or "no reason given"
-            errors[message] = errors.get(message, 0) + 1
-    return Verdict(right, failed, errors)

@@ -46,7 +46,6 @@ def success_counter(
     *,
     max_new_tokens: int | None = None,
     temperature: float = 1.0,
-    top_p: float = 1.0,
     seed: int = 0,
     device: str = "cpu",
 ) -> Callable[[IntArray, int], BaseCounts]:
@@ -55,7 +54,7 @@ def success_counter(
     Args:
         model: a Hugging Face folder, or the name of a shipped base model.
         problems: the set; every prompt must be in the model's vocabulary.
-        max_new_tokens, temperature, top_p: of sampling.
+        max_new_tokens, temperature: of sampling.
         seed: of sampling; a second call draws anew.
         device: where the model computes, "cpu" or "cuda".
 
@@ -82,8 +81,7 @@ def success_counter(
         )
         # What could not be judged is left out of the rate, so nothing has to be drawn again.
         drawn = policy.count_successes(
-            part, samples, stream(seed, Use.DIFFICULTY, calls), temperature=temperature,
-            top_p=top_p, redraws=0,
+            part, samples, stream(seed, Use.DIFFICULTY, calls), temperature=temperature, redraws=0,
         )  # fmt: skip
         judged_P = np.full(places.shape, samples, dtype=np.int64)
         unjudged = policy.take_unjudged()

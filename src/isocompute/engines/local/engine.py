@@ -5,26 +5,21 @@ Shape legend: Q problems of one batch, P problems of a set, N distinct responses
 
 from __future__ import annotations
 
-import json
 import time
 from pathlib import Path
 
 import torch
 
-from isocompute.engines.base import EvaluationRecord, Sink
+from isocompute.engines.base import Sink
 from isocompute.engines.local.folders import load_model
 from isocompute.engines.local.learner import Learner
 from isocompute.engines.local.memory import keep_freed_memory
 from isocompute.engines.local.model import Transformer
 from isocompute.engines.local.options import Options, check_recipe
-from isocompute.engines.local.policy import (
-    Policy,
-    TokenizedProblems,
-    base_folder,
-)
+from isocompute.engines.local.policy import Policy, base_folder
 from isocompute.engines.local.precision import Sampler
 from isocompute.engines.local.sampling import sample
-from isocompute.engines.local.steps import batch_problems, step_record, stream
+from isocompute.engines.local.steps import Run, stream
 from isocompute.engines.local.together import Together
 from isocompute.engines.streams import Use
 from isocompute.errors import InputError
@@ -83,15 +78,14 @@ class LocalEngine:
             raise alone.members[0].error
 
 
-class _Run:
+class _Run(Run):
     """State of one run: position, sampler, learner."""
 
     def __init__(self, spec: RunSpec, sink: Sink) -> None:
         keep_freed_memory()
-        self.spec, self.sink, self.recipe = spec, sink, spec.recipe
         options = Options.of(spec)
         folder = base_folder(options.model)
-        self.policy = Policy(folder, options.max_new_tokens, device=options.device)
+        super().__init__(spec, sink, Policy(folder, options.max_new_tokens, device=options.device))
         self.learner = Learner(
             self.policy.model, folder, self.recipe, dtype=options.dtype,
             sampler_differs=options.sampler_differs,
@@ -100,12 +94,6 @@ class _Run:
             self.sampler = Sampler(self.policy.model, str(options.sampler_dtype), folder)
         else:
             self.sampler = Sampler(self.learner.model, "float32", folder)
-        self.train_set = self.policy.tokenize(spec.train)
-        self.validation: dict[str, TokenizedProblems] = {
-            name: self.policy.tokenize(problems)
-            for name, problems in sorted(spec.validation.items())
-        }
-        self.step = self.rollouts = self.tokens = 0
 
     def train(self) -> None:
         while self.step < self.spec.allocation.steps:
@@ -119,14 +107,13 @@ class _Run:
     def update(self) -> None:
         """Sample, reward, and the updates that the batch gives."""
         started = time.monotonic()
-        allocation, recipe, seed = self.spec.allocation, self.recipe, self.spec.seed
-        n, batch = allocation.rollouts_per_problem, allocation.batch_size
-        step = self.step + 1
-        index_Q = batch_problems(step, len(self.train_set), allocation.problems_per_batch, seed)
+        recipe, seed, step = self.recipe, self.spec.seed, self.step + 1
+        index_Q = self.next_problems()
         picked = torch.from_numpy(index_Q).to(self.train_set.token_PS.device)
         prompt_QS, length_Q = self.train_set.token_PS[picked], self.train_set.length_P[picked]
         samples = sample(
-            self.sampler.refresh(), prompt_QS, length_Q, n,
+            self.sampler.refresh(), prompt_QS, length_Q,
+            self.spec.allocation.rollouts_per_problem,
             max_new_tokens=self.policy.max_new_tokens, generator=stream(seed, Use.TRAINING, step),
             temperature=recipe.temperature, top_p=recipe.top_p,
         )  # fmt: skip
@@ -137,16 +124,7 @@ class _Run:
             value_learning_rate=recipe.value_learning_rate_at(self.spec.gradient_batch_size),
             generator=stream(seed, Use.LEARNING, step),
         )  # fmt: skip
-        self.step = step
-        self.rollouts += batch
-        self.tokens += samples.tokens
-        self.sink.step(
-            step_record(
-                self.policy, samples, reward_N, step=step, rollouts=self.rollouts,
-                tokens=self.tokens, problem_Q=index_Q, samples_each=n, health=health,
-                started=started,
-            )
-        )  # fmt: skip
+        self.updated(samples, reward_N, index_Q, health, started)
 
     def evaluate(self) -> None:
         """Draw k samples for each problem of each validation set."""
@@ -158,36 +136,17 @@ class _Run:
                 stream(self.spec.seed, Use.EVALUATION, self.step, number),
                 temperature=self.recipe.temperature, top_p=self.recipe.top_p, sampler=model,
             )  # fmt: skip
-            self.sink.evaluation(
-                EvaluationRecord(
-                    step=self.step,
-                    rollouts=self.rollouts,
-                    tokens=self.tokens,
-                    problem_set=name,
-                    samples=self.spec.evaluation_samples,
-                    successes_P=drawn.successes_P.cpu().numpy(),
-                    sampled_tokens=drawn.tokens,
-                    sampled_rollouts=drawn.rollouts,
-                    wall_s=time.monotonic() - started,
-                    unjudged=self.policy.take_unjudged(),
-                )
+            self.evaluated(
+                name, drawn.successes_P.cpu().numpy(), drawn.tokens, drawn.rollouts, started
             )
 
     def save(self) -> None:
         """Checkpoint: model and optimizer as safetensors, position as JSON."""
         with self.sink.checkpoint(self.step) as folder:
             self.learner.save(folder)
-            position = {"step": self.step, "rollouts": self.rollouts, "tokens": self.tokens,
-                        "judged": self.policy.judged, "errors": self.policy.errors}  # fmt: skip
-            (folder / "position.json").write_text(json.dumps(position), encoding="utf-8")
+            self.save_position(folder)
 
     def load(self, folder: Path) -> None:
         """Continue from what `save` wrote."""
-        position = json.loads((folder / "position.json").read_text(encoding="utf-8"))
-        self.step, self.rollouts, self.tokens = (
-            int(position[name]) for name in ("step", "rollouts", "tokens")
-        )
-        self.policy.judged, self.policy.errors = (
-            int(position.get(name, 0)) for name in ("judged", "errors")
-        )
+        self.load_position(folder)
         self.learner.load(folder)

@@ -87,7 +87,9 @@ class Learner:
         rollouts = int(samples.count_N.sum())
         whole = self._experience(prompt_PS, length_P, samples, reward_N, generator)
         if is_probed(recipe, step, rollouts):
-            health["kl"] = self._probe(prompt_PS, length_P, samples, generator)
+            health["kl"] = probed_kl(
+                self.reference, prompt_PS, length_P, samples, generator, recipe.temperature
+            )
         if samples.prompts < rollouts:  # n = 1 has no variance to speak of
             health["zero_variance_share"] = 1 - float(whole.varies_P.float().mean())
         rate = warmed_up(learning_rate, step, recipe.warmup_steps)
@@ -134,12 +136,6 @@ class Learner:
             return
         size = whole.prompts // updates  # the batch is in random order already
         yield from (whole.part(size * i, size * (i + 1)) for i in range(updates))
-
-    def _probe(
-        self, prompt_PS: Tensor, length_P: Tensor, samples: Samples, generator: torch.Generator
-    ) -> float:
-        temperature = self.recipe.temperature
-        return probed_kl(self.reference, prompt_PS, length_P, samples, generator, temperature)
 
     def save(self, folder: Path) -> None:
         """Write weights and moments as safetensors."""

@@ -5,25 +5,22 @@ Shape legend: P prompts of a batch, N rows (rollouts), D distinct responses, T r
 
 from __future__ import annotations
 
-import json
 import math
-import time
 from dataclasses import replace
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from isocompute.engines.base import DivergedError, EvaluationRecord, IntArray, Sink
+from isocompute.engines.base import DivergedError, IntArray, Sink
 from isocompute.engines.local.experience import make_experience
 from isocompute.engines.local.gradient import active_rows, row_weights
 from isocompute.engines.local.learner import is_probed, probed_kl
 from isocompute.engines.local.options import Options
-from isocompute.engines.local.policy import Policy, TokenizedProblems, base_folder
+from isocompute.engines.local.policy import Policy, base_folder
 from isocompute.engines.local.sampling import Samples, not_finite
-from isocompute.engines.local.steps import batch_problems, step_record, stream
+from isocompute.engines.local.steps import Run, stream
 from isocompute.engines.streams import Use
 from isocompute.study.spec import RunSpec
 
@@ -67,8 +64,8 @@ def distinct(rows: Rows, words: int) -> tuple[IntArray, IntArray, IntArray]:
     return first, of, counts
 
 
-class Member:
-    """A run: its position, problems, policy's host part (tokens, rewards), and records.
+class Member(Run):
+    """A run on the host; the policy's part there is tokens and rewards.
 
     Args:
         spec: what to train.
@@ -80,16 +77,9 @@ class Member:
     """
 
     def __init__(self, spec: RunSpec, sink: Sink) -> None:
-        self.spec, self.sink, self.recipe = spec, sink, spec.recipe
         options = Options.of(spec)
         # Its model stays what it is: the base model, for the probe of KL.
-        self.policy = Policy(base_folder(options.model), options.max_new_tokens)
-        self.train_set = self.policy.tokenize(spec.train)
-        self.validation: dict[str, TokenizedProblems] = {
-            name: self.policy.tokenize(problems)
-            for name, problems in sorted(spec.validation.items())
-        }
-        self.step = self.rollouts = self.tokens = 0
+        super().__init__(spec, sink, Policy(base_folder(options.model), options.max_new_tokens))
         self.error: Exception | None = None
         self.is_kept = False
 
@@ -103,13 +93,6 @@ class Member:
         """Whether the next update measures KL from the log-probabilities of the samples."""
         batch = self.spec.allocation.batch_size
         return not self.done and is_probed(self.recipe, self.step + 1, batch)
-
-    def next_problems(self) -> IntArray:
-        """Problems of the next update's batch."""
-        allocation = self.spec.allocation
-        return batch_problems(
-            self.step + 1, len(self.train_set), allocation.problems_per_batch, self.spec.seed
-        )
 
     def samples(self, rows: Rows, prompts: int, entropy: float) -> tuple[Samples, IntArray]:
         """The distinct responses of rows, and which one each row is."""
@@ -150,46 +133,6 @@ class Member:
         health["zero_variance_share"] = 1 - float(made.varies_P.float().mean())
         return Judged(samples, reward_D, problem_P, pushes_4D[:, torch.from_numpy(of)], health)
 
-    def updated(self, judged: Judged, health: dict[str, float], started: float) -> None:
-        """Go on by one step, and record it; `health` is what the device measured."""
-        self.step += 1
-        self.rollouts += self.spec.allocation.batch_size
-        self.tokens += judged.samples.tokens
-        self.sink.step(
-            step_record(
-                self.policy, judged.samples, judged.reward_D, step=self.step,
-                rollouts=self.rollouts, tokens=self.tokens, problem_Q=judged.problem_P,
-                samples_each=self.spec.allocation.rollouts_per_problem,
-                health=judged.health | health, started=started,
-            )
-        )  # fmt: skip
-
-    def evaluated(
-        self, name: str, successes_P: IntArray, tokens: int, rollouts: int, started: float
-    ) -> None:
-        """Record an evaluation of one validation set."""
-        self.sink.evaluation(
-            EvaluationRecord(
-                step=self.step, rollouts=self.rollouts, tokens=self.tokens, problem_set=name,
-                samples=self.spec.evaluation_samples, successes_P=successes_P,
-                sampled_tokens=tokens, sampled_rollouts=rollouts,
-                wall_s=time.monotonic() - started, unjudged=self.policy.take_unjudged(),
-            )
-        )  # fmt: skip
-
-    def save_position(self, folder: Path) -> None:
-        """Write where the run stands."""
-        position = {"step": self.step, "rollouts": self.rollouts, "tokens": self.tokens,
-                    "judged": self.policy.judged, "errors": self.policy.errors}  # fmt: skip
-        (folder / "position.json").write_text(json.dumps(position), encoding="utf-8")
-
-    def load_position(self, folder: Path) -> None:
-        """Read what `save_position` wrote."""
-        position = json.loads((folder / "position.json").read_text(encoding="utf-8"))
-        self.step, self.rollouts, self.tokens, self.policy.judged, self.policy.errors = (
-            int(position[name]) for name in ("step", "rollouts", "tokens", "judged", "errors")
-        )
-
 
 class Judged(NamedTuple):
     """A batch with its rewards.
@@ -208,8 +151,8 @@ class Judged(NamedTuple):
     health: dict[str, float]
 
 
-def measured(made: Judged, sums: list[float], member: Member) -> tuple[Judged, dict[str, float]]:
-    """The batch with its entropy, and the health numbers of an update.
+def measured(made: Judged, sums: list[float], member: Member) -> tuple[Samples, dict[str, float]]:
+    """The responses with their entropy, and the health numbers of an update.
 
     Raises:
         DivergedError: if a number is not finite.
@@ -222,8 +165,7 @@ def measured(made: Judged, sums: list[float], member: Member) -> tuple[Judged, d
             f"gradients must be finite, but their norm is {norm} at step {member.step + 1}; lower "
             "the learning rate."
         )
-    health = {"loss": loss, "grad_norm": norm}
+    health = made.health | {"loss": loss, "grad_norm": norm}
     if member.recipe.kl_coef > 0 and tokens:
         health["kl"] = kl / tokens
-    samples = replace(made.samples, entropy=entropy / made.samples.tokens)
-    return made._replace(samples=samples), health
+    return replace(made.samples, entropy=entropy / made.samples.tokens), health

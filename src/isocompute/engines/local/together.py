@@ -192,7 +192,9 @@ class Together:
         for run, made in judged.items():
             m = self.members[run]
             with self._alone(m):
-                m.updated(*measured(made, sums[run], m), time.monotonic() - share)
+                samples, health = measured(made, sums[run], m)
+                started = time.monotonic() - share
+                m.updated(samples, made.reward_D, made.problem_P, health, started)
                 if m.spec.is_evaluated(m.step):
                     due.append(run)
         self._evaluate(due)

@@ -27,6 +27,7 @@ from isocompute.runner.verdict import is_cut_short, verdict
 from isocompute.store import leases
 from isocompute.store.database import BusyError, Database, FencedError, StorageError, moved_line
 from isocompute.store.edited import used_s
+from isocompute.store.hours import gpus_asked
 from isocompute.store.register import register
 from isocompute.store.store import Store
 from isocompute.study.cost import Calibration
@@ -62,8 +63,8 @@ def run_study(
     Args:
         study: what to run.
         folder: where study.db and the checkpoints live; made if missing.
-        workers: worker processes of one thread each; None: one per core, or 1 for an engine that
-            takes the whole machine; 0: in this process.
+        workers: worker processes of one thread each; None: one per core, or 1 on GPUs and for an
+            engine that takes the whole machine; 0: in this process.
         progress: called about once a second, and when something happens.
         settings: timing.
         retry_failed: try failed and invalid runs again.
@@ -81,9 +82,10 @@ def run_study(
 
 
 def default_workers(study: Study) -> int:
-    """One per core, or 1 for an engine that takes the whole machine."""
+    """One per core; 1 on GPUs, which runs side by side would slow, and for a whole machine."""
     whole = takes_whole_machine(spec.engine for spec in study.runs)
-    return 1 if whole else len(os.sched_getaffinity(0))
+    gpus = any(gpus_asked(spec.engine, spec.engine_options) for spec in study.runs)
+    return 1 if whole or gpus else len(os.sched_getaffinity(0))
 
 
 class _Runner:

@@ -27,7 +27,6 @@ from isocompute.runner.verdict import is_cut_short, verdict
 from isocompute.store import leases
 from isocompute.store.database import BusyError, Database, FencedError, StorageError, moved_line
 from isocompute.store.edited import used_s
-from isocompute.store.hours import gpus_asked
 from isocompute.store.register import register
 from isocompute.store.store import Store
 from isocompute.study.cost import Calibration
@@ -84,8 +83,7 @@ def run_study(
 def default_workers(study: Study) -> int:
     """One per core; 1 on GPUs, which runs side by side would slow, and for a whole machine."""
     whole = takes_whole_machine(spec.engine for spec in study.runs)
-    gpus = any(gpus_asked(spec.engine, spec.engine_options) for spec in study.runs)
-    return 1 if whole or gpus else len(os.sched_getaffinity(0))
+    return 1 if whole or any(spec.gpus for spec in study.runs) else len(os.sched_getaffinity(0))
 
 
 class _Runner:

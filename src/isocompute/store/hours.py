@@ -5,13 +5,11 @@ Shape legend: K updates.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
 from isocompute.store.store import Store, StoredRun
+from isocompute.study.spec import gpus_asked
 
 
 def trained_s(store: Store, run: StoredRun) -> NDArray[np.float64] | None:
@@ -38,16 +36,6 @@ def gpu_hours_of(store: Store, run: StoredRun) -> NDArray[np.float64] | None:
 def gpus_of(run: StoredRun) -> int | None:
     """GPUs that a run trains on, where its engine is told how many."""
     return gpus_asked(run.spec["engine"], run.spec.get("engine_options") or {})
-
-
-def gpus_asked(engine: str, options: Mapping[str, Any]) -> int | None:
-    """GPUs that a study file asks for; TRL takes them unless it is told to use the CPU."""
-    if engine == "verl":
-        return int(options.get("nodes", 1)) * int(options.get("gpus_per_node", 8))
-    if engine == "command":
-        return options.get("gpus")
-    device = str(options.get("device", "auto" if engine == "trl" else "cpu"))
-    return int(options.get("processes", 1)) if device != "cpu" else None
 
 
 def is_on_cpu(run: StoredRun) -> bool:

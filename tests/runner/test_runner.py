@@ -656,6 +656,17 @@ def test_pace_follows_a_line_in_the_batch_size():
     assert pace.step_s(8) == pytest.approx(0.018)
 
 
+def test_the_first_attempt_tells_the_time_left_while_it_goes_on():
+    spec, pace = small_study(ns=(2,)).runs[0], Pace()
+    pace.saw(1, spec, 3, 100.0)  # its start may have taken minutes
+    assert pace.left_s([(8, 10)], 1) is None
+    for step, at in ((4, 102.0), (4, 110.0), (7, 108.0)):
+        pace.saw(1, spec, step, at)
+    assert pace.left_s([(8, 10)], 1) == pytest.approx(20.0)
+    pace.add(8, 10, 30.0, 1)  # as it was in all
+    assert pace.left_s([(8, 10)], 1) == pytest.approx(30.0)
+
+
 def test_exit_codes():
     def summary(**changes):
         values = {"done": 1, "failed": 0, "invalid": 0, "pending": 0, "problems": (),

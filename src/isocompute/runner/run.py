@@ -232,13 +232,14 @@ class _Runner:
             return
         if event.outcome is None:
             self.live[claim.hash] = (event.step, claim.target_steps)
+            self.pace.saw(claim.attempt, event.task.spec, event.step, time.monotonic())
             return
         _, started = self.tasks.pop(claim.attempt)
         step, _ = self.live.pop(claim.hash)
         self._settle(event.task, event.outcome)
         steps = self.database.read("SELECT steps_done FROM runs WHERE run = ?", (claim.run,))[0][0]
         self.pace.add(event.task.spec.allocation.batch_size, max(steps, step) - claim.from_step,
-                      time.monotonic() - started)  # fmt: skip
+                      time.monotonic() - started, claim.attempt)  # fmt: skip
         self._report(force=True)
 
     def _settle(self, task: Task, outcome: Outcome) -> None:
@@ -360,6 +361,7 @@ class _Runner:
 
     def _tick(self, task: Task, step: int) -> None:
         self.live[task.claim.hash] = (step, task.claim.target_steps)
+        self.pace.saw(task.claim.attempt, task.spec, step, time.monotonic())
         self.pulse.beat()
         self._enforce_limits()
         self._report()

@@ -21,7 +21,7 @@ Where a line belongs. A package imports from those above it alone, this folder f
 - formats: a reader for every kind of log: JSON (jsonl, documents, dumps, recording),
   CSV and Parquet (csvlogs, csv_long, parquetlogs), what a console printed (console, progress,
   printed) or people wrote (written, notebooks), trackers (tensorboard, wandb, swanlab, stores),
-  checkpoints (checkpoints, evaluated), parts of processes (ranks); whose a row is (whose).
+  checkpoints (checkpoints, harness, evaluated), parts of processes (ranks); whose a row is (whose).
 - here: which reader reads which file (read), what lies in a folder (folder), what a source is
   (given), a study's records (archive, again), curves of them (convert), published ones (published).
 """

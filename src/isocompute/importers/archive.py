@@ -29,6 +29,7 @@ from isocompute.importers.values.imported import (
     RowError,
     Series,
 )
+from isocompute.importers.values.reading import anew
 from isocompute.importers.values.timing import gpu_hours
 from isocompute.importers.words.asking import (
     answered,
@@ -66,6 +67,7 @@ class ImportSummary(NamedTuple):
     notes: list[tuple[str, str]]
 
 
+@anew
 def read_logs(
     sources: Sequence[str | Path], *, settings: Settings | None = None,
     score_range: tuple[float, float] | None = None,

@@ -25,6 +25,7 @@ from isocompute.importers.words.asking import first_error, require_configuration
 from isocompute.importers.words.recorded import recorded_said
 from isocompute.importers.words.scale import MOST_ROLLOUTS
 from isocompute.importers.words.scored import (
+    is_no_score,
     is_rate,
     keys_there,
     likely_options,
@@ -173,13 +174,11 @@ def convert_runs(
         refuse_renamed(runs, label)
     refuse_doubts([run for run, _ in chosen], training=True)
     require_configuration([run for run, _ in chosen])
-    _refuse_mixtures(chosen, label)
+    for of in dict.fromkeys(s.problem_set for _, s in chosen):
+        _refuse_mixtures([one for one in chosen if one[1].problem_set == of], label)
     curves: list[Curve] = []
-    excluded: list[tuple[str, str]] = []
     with_metric = {id(run) for run, _ in chosen}
-    for run in runs:
-        if id(run) not in with_metric:
-            excluded.append((run.name, f"it has no {label}"))
+    excluded = [(run.name, f"it has no {label}") for run in runs if id(run) not in with_metric]
     for run, s in chosen:
         keep = np.isfinite(s.rollouts_K)
         if not keep.any():
@@ -329,17 +328,17 @@ def _blend(
     chosen: Sequence[tuple[ImportedRun, Series]], label: str
 ) -> tuple[ImportedRun, Series, Series, str] | None:
     """A run, its whole reward, and the success rate beside it with its name."""
+    rates = sorted((of for of in chosen if _RATE.search(of[1].metric.variable)),
+                   key=lambda of: is_no_score(of[1].metric.variable))  # fmt: skip
     for run, s in chosen:
         as_told = _any_k if label == _any_k(s.metric.label) else str
         if label not in (s.metric.label, as_told(s.metric.label)):
             continue
         if s.metric.variable not in ("reward", "score"):
             continue
-        for other, t in chosen:
-            if other is not run or t.metric.kind != "avg" or (
-                (t.problem_set, t.split) != (s.problem_set, s.split)
-                or _RATE.search(t.metric.variable) is None
-            ):
+        for other, t in rates:
+            is_beside = (t.problem_set, t.split) == (s.problem_set, s.split)
+            if other is not run or t.metric.kind != "avg" or not is_beside:
                 continue
             _, mine, its = np.intersect1d(s.step_K, t.step_K, return_indices=True)
             if np.allclose(s.score_K[mine], t.score_K[its], rtol=1e-5, atol=1e-7):

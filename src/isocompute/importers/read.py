@@ -62,12 +62,13 @@ from isocompute.importers.tables.handing import (
 )
 from isocompute.importers.tables.workbooks import is_workbook
 from isocompute.importers.values.imported import ImportedRun
-from isocompute.importers.values.reading import OF_ONES_OWN, UTF16, in_utf8, open_log
+from isocompute.importers.values.reading import OF_ONES_OWN, UTF16, anew, in_utf8, open_log
 from isocompute.importers.words.paths import named_by_folders
 from isocompute.importers.words.scored import check_map
 from isocompute.importers.words.settings import Settings, settings_from
 
 
+@anew
 def read_log(
     path: str | Path, *, settings: Settings | Mapping[str, Any] | None = None
 ) -> list[ImportedRun]:

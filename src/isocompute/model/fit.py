@@ -225,15 +225,18 @@ class Hypotheses:
             Logarithm of the evidence of this form over that of the simpler one. Both are seen
             under the same hypotheses, so chance in what these are drops out.
         """
-        row = np.sort(systematic(flattened(simpler.log_weight), size, rng))
+        chosen = flattened(simpler.log_weight)
+        row = np.sort(systematic(chosen, size, rng))
         row = row[np.argsort(simpler.setting[row], kind="stable")]
         log_scales = self.prior.sample(size, rng)
         known = simpler.prior.scales - 1
         log_scales[:, :known] = simpler.log_scales[row, :known]
         log_scales[:, -1] = simpler.log_scales[row, -1]
         self._try(log_scales, simpler.setting[row])
-        self.log_weight = self.evidence - simpler.evidence[row]
-        return float(np.logaddexp.reduce(self.log_weight) - np.log(size))
+        # Flattened weights chose them: what that added is taken out again.
+        taken = simpler.log_weight[row] - np.log(chosen[row])
+        self.log_weight = self.evidence - simpler.evidence[row] + taken
+        return float(np.logaddexp.reduce(self.log_weight) - np.logaddexp.reduce(taken))
 
     def _try(self, log_scales: FloatArray, setting: IntArray) -> None:
         covariance = self.prior.covariance(log_scales)

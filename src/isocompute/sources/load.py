@@ -32,9 +32,11 @@ from isocompute.importers.runs.repetitions import (
     unsaid,
     without_trials,
 )
+from isocompute.importers.tables.checks import check_one_recipe
 from isocompute.importers.tables.tidy import IN_MEMORY
 from isocompute.importers.tables.workbooks import shown
 from isocompute.importers.values.imported import ImportedRun
+from isocompute.importers.values.reading import anew
 from isocompute.importers.words.asking import answered, asked_at_once
 from isocompute.importers.words.meanings import SPLITS
 from isocompute.importers.words.names import with_names
@@ -103,8 +105,7 @@ def load_curves(sources: Sources, **options: Unpack[Options]) -> list[Curve]:
         options: metric, problem_set, split, where, score_range, settings, say: see `Options`.
 
     Raises:
-        InputError: a source that cannot be read, or one with several metrics, problem sets or
-            recipes of which none is chosen.
+        InputError: a source that cannot be read, or with several metrics, sets or recipes.
     """
     return _load(sources, train=False, **options).curves
 
@@ -118,6 +119,7 @@ def load_with_train(sources: Sources, **options: Unpack[Options]) -> Loaded:
     return _load(sources, train=True, **options)
 
 
+@anew
 def _load(sources: Sources, *, where: arms.Words = (), **options: Any) -> Loaded:
     if isinstance(options.get("settings"), Mapping):
         options["settings"] = settings_from(options["settings"])
@@ -136,22 +138,23 @@ def _load(sources: Sources, *, where: arms.Words = (), **options: Any) -> Loaded
 def _loaded(sources: Sources, where: arms.Words, **options: Any) -> Loaded:
     listed = _listed(sources)
     names = source_names(listed)
-    shared = arms.parse_where(where)
-    asked = _Asked(**options)
+    shared, asked = arms.parse_where(where), _Asked(**options)
     labels = {key: getattr(asked, key) or shared.pop(key, None) for key in arms.LABELS}
-    found = []
+    found, chosen = [], {*shared}
     for source, name in zip(listed, names, strict=True):
         path, own = (name, {}) if is_table_in_memory(source) else arms.split_source(name)
         words: dict[str, Any] = {key: own.pop(key, None) or labels[key] for key in arms.LABELS}
         train = asked.train and words["split"] is None
-        words["split"] = words["split"] or "validation"
-        words |= {"path": path, "source": source, "where": {**shared, **own}, "train": train}
+        words |= {"path": path, "source": source, "where": {**shared, **own}, "train": train,
+                  "split": words["split"] or "validation"}
+        chosen |= own.keys()
         found.append(_load_one(replace(asked, **words)))
     curves = [c for one in found for c in one.curves]
     if len(names) > 1:
         arms.require_one_arm(" ".join(names), [run for one in found for run in one.runs])
         require_one_arm([run for one in found for run in one.logs], shared, labels["problem_set"])
         curves, lines = without_doubles([one.curves for one in found])
+        check_one_recipe(curves, " ".join(names), chosen)
         asked.tell(lines)
     if len({c.arm for c in curves if c.arm}) > 1:
         one_of(curves, "arm", None)
@@ -273,14 +276,13 @@ def _read(asked: _Asked) -> Found:
         raise InputError(not_found(file))
     tables, runs = tables_or_runs(file, asked.settings, asked.say)
     if tables:
-        if say := asked.say:
-            how["say"] = lambda line: say(shown(line))
+        how["say"] = None if (say := asked.say) is None else lambda line: say(shown(line))
         try:
             found = [(table, c) for table in tables for c in load_tidy(table, **how)]
+            check_one_recipe([c for _, c in found], asked.path, asked.where)
             if len(tables) > 1 and "run" not in asked.where:
-                twice = _in_two_tables(found)
-                refuse_two_sweeps([_named(table, c) for table, c in found
-                                   if not c.run or c.run in twice], _ALONE)  # fmt: skip
+                twice = {"", *_in_two_tables(found)}
+                refuse_two_sweeps([_named(*one) for one in found if one[1].run in twice], _ALONE)
         except InputError as error:
             error.args = (shown(str(error)),)
             raise

@@ -66,7 +66,7 @@ def test_a_column_that_goes_on_with_another_of_its_chart_is_joined(tmp_path: Pat
 
 
 def test_a_run_that_begins_with_another_model_is_no_repetition(tmp_path: Path) -> None:
-    begins = {"small_n4": 0.3, "small_n8": 0.31, "large_n8": 0.6}
+    begins = {"small_n4": 0.3, "smart_n8": 0.31, "large_n8": 0.6}
     chart(tmp_path / "wandb_export.csv", {
         name: {s: at + score(s, 4) - score(0, 4) for s in range(0, 61, 5)}
         for name, at in begins.items()
@@ -74,9 +74,9 @@ def test_a_run_that_begins_with_another_model_is_no_repetition(tmp_path: Path) -
     given = ("pattern=n{rollouts_per_problem}", "problems_per_batch=32")
     with pytest.raises(InputError, match="must begin with one model, but 'large_n8' scores 0.6 "):
         load(tmp_path, (), given)
-    with pytest.raises(InputError, match=r"leave it out with --where run='small_n\*'"):
+    with pytest.raises(InputError, match=r"leave it out with --where run='sma\*'"):
         load(tmp_path, (), given)
-    assert len(load(tmp_path, (), given, where=["run=small_n*"])) == 2
+    assert len(load(tmp_path, (), given, where=["run=sma*"])) == 2
     assert len(load(tmp_path, (), given, where=["run=*"])) == 3
 
 

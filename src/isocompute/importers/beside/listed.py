@@ -36,7 +36,7 @@ from isocompute.importers.words.called import may_be_setting
 from isocompute.importers.words.configuration import configuration, facts_of
 from isocompute.importers.words.paths import run_name
 from isocompute.importers.words.plain_words import explained
-from isocompute.recipe import RECORDED
+from isocompute.recipe import RECORDED, SHARED
 
 NAMING = ("name", "run", "run_name", "experiment", "sys/id", "sys/name", "run_id", "run id", "id",
           "display_name", "displayname", "experiment_key", "uuid", "run_uuid")  # fmt: skip
@@ -95,7 +95,8 @@ def _entries(file: Path) -> list[dict[str, object]]:
         named = [_opened(one) for one in value.values()]
         if all(any(isinstance(one.get(key), dict) for key in SETTINGS) for one in named):
             return [{"id": key, **one} for key, one in zip(value, named, strict=True)]
-        if all(any(configuration(flatten(one)).design) for one in named):  # no sections of one run
+        said = [configuration(flatten(one)).design[:2] for one in named]
+        if any(all(words) for words in zip(*said, strict=True)):  # no sections of one run
             return [{"id": key, "config": one} for key, one in zip(value, named, strict=True)]
     return []
 
@@ -277,7 +278,7 @@ def _table(file: Path) -> dict[str, dict[str, object]]:
     naming = [i for i in naming if len({row[i] for row in cells}) == len(cells)]
     if not asked and not all(
         one.problems_per_batch or one.rollouts_per_problem or one.seed is not None
-        or not facts_of(row).keys().isdisjoint(RECORDED)
+        or not facts_of(row).keys().isdisjoint((*RECORDED, *SHARED))
         for one, row in zip(known, rows, strict=True)
     ):
         return {}

@@ -2,7 +2,7 @@
 
 | file | scores |
 |---|---|
-| `results_TIME.json` of lm-evaluation-harness 0.4 | `results: {TASK: {"METRIC,FILTER": ...}}` |
+| `results_TIME.json` of lm-evaluation-harness 0.4, lighteval | `results: {TASK: {METRIC: ...}}` |
 | `..._metrics.json` of Qwen2.5-Math (2024-11), evaluate.py | `acc`, in percent |
 | any other with numbers (`eval_results/global_step_40/math500/metrics.json`) | keys to be mapped |
 | files of like names in one folder (`evals/update_00040.json`, `eval-7.json`) | keys to be mapped |
@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import takewhile
 from pathlib import Path
@@ -27,6 +27,7 @@ import numpy as np
 
 from isocompute.importers.beside.beside import is_beside_one
 from isocompute.importers.beside.listed import NAMING
+from isocompute.importers.formats.harness import IN_PERCENT, scores_in
 from isocompute.importers.runs.collect import Collector
 from isocompute.importers.runs.siblings import refuse_two_scores
 from isocompute.importers.values.imported import (
@@ -42,7 +43,6 @@ from isocompute.importers.values.series import STEPS, points_of
 from isocompute.importers.words.called import is_called
 from isocompute.importers.words.configuration import configuration, facts_of
 from isocompute.importers.words.names import number_in
-from isocompute.importers.words.scored import is_no_score
 from isocompute.importers.words.settings import Column, Settings
 
 STEP = re.compile(
@@ -68,7 +68,6 @@ _EPOCH = re.compile(r"(?P<run>(?:.*?[^a-z0-9])??)epoch[-_]?(?P<step>[0-9]{1,6})"
                     r"(?:[-_. ](?P<of>.+))?", re.I)  # fmt: skip
 _EPOCHS = ("epochs", "num_epochs", "num_train_epochs", "total_epochs")
 BEGUN = re.compile("base(?:line|_model)?|init(?:ial)?|untrained|before(?:_training)?|start", re.I)
-_HARNESS = frozenset(("num_samples", "num_scores", "timeout_samples", "acc"))
 _OF_FOLDER = "metrics.jsonl"  # a log that would go by its folder's name
 
 
@@ -250,11 +249,12 @@ def read_results(
         collector.counters.infer(f"score: at step 0 that of {began}, with which it began")
         if used is not None:
             used |= {one.file for one in models[began]}
-    scores = [(one, *score) for one in ordered for score in _scores(one)]
+    scores = [(one, *score) for one in ordered
+              for score in scores_in(one.content, one.place.within)]  # fmt: skip
     whole_sets = Counter[str]()
     for _, task, _, _, count in scores:
         whole_sets[task] = max(whole_sets[task], count)
-    latest: dict[tuple[int, str, str], float] = {}
+    latest: dict[tuple[int, str, Metric], float] = {}
     few = 0
     for one, task, metric, value, count in scores:
         if count < whole_sets[task]:  # a trial on a part of the problems
@@ -263,14 +263,14 @@ def read_results(
             latest[one.place.step, task, metric] = value
     several = {task: len({m for _, t, m in latest if t == task}) > 1 for task in whole_sets}
     for (step, task, metric), value in latest.items():
-        told = Metric(kind="avg", variable=metric, core=not several[task])
+        told = replace(metric, core=not several[task])
         collector.score(Column(metric=told, problem_set=task), step, value, 0)
     if few:
         collector.counters.infer(
             f"score: {few} results on a part of the problems (limit) are left out"
         )
     for at, one in enumerate(ordered, start=1):
-        if "results" not in one.content and not one.content.keys() >= _HARNESS:
+        if "results" not in one.content and not one.content.keys() >= IN_PERCENT:
             keys = flatten(one.content, separator="/")
             collector.row(one.place.step, {
                 f"{one.place.within}/{key}".strip("/"): v for key, v in keys.items()
@@ -308,27 +308,6 @@ def _by_update(results: Sequence[Result], collector: Collector) -> list[Result]:
     )
     return [one if not one.place.epoch else one._replace(place=one.place._replace(
         step=(one.place.step + late) * each)) for one in results]  # fmt: skip
-
-
-def _scores(one: Result) -> Iterator[tuple[str, str, float, int]]:
-    """Task, metric, score and problems of what an evaluation harness wrote."""
-    content = one.content
-    score = number(content.get("acc"))
-    if content.keys() >= _HARNESS and score is not None:
-        task = one.place.within.rpartition("/")[2]  # it has a folder for each
-        yield task, "acc", score / 100, whole(content["num_samples"]) or 0
-    results, counts = content.get("results"), content.get("n-samples")
-    if not isinstance(results, dict):
-        return
-    for task, values in results.items():
-        of = counts.get(task) if isinstance(counts, dict) else None
-        count = whole(of.get("effective")) if isinstance(of, dict) else None
-        values = values if isinstance(values, dict) else {}
-        named = [key for key in values if "," in key]  # METRIC,FILTER: what else is there counts
-        for key in named or values:
-            score = number(values[key])
-            if score is not None and "stderr" not in key and (named or not is_no_score(key)):
-                yield str(task), str(key).removesuffix(",none"), score, count or 0
 
 
 def with_results(

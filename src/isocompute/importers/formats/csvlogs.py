@@ -174,7 +174,7 @@ def read_history(
         if collector is not None:
             values = {word: cells[i] for i, word in keys if cells[i] and not cells[i].isspace()}
             own = collector.counters.in_epochs(cells[at], values) if has_epochs else cells[at]
-            if calls and "epoch" in values and "step" in values:
+            if calls and "step" in values:
                 values["step"] = str(collector.counters.in_epochs(values["step"], values))
             collector.row(own, values, line, calls=calls)
     collectors = runs.settle()

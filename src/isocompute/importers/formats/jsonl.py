@@ -284,7 +284,7 @@ def take_row(
             collector.configure({"max_steps": planned})
             row = {**row, key: done}
         row[key] = collector.counters.counted_on(row[key])
-        if "epoch" in row and (counts := "step" if calls else key) in row:
+        if (counts := "step" if calls else key) in row:
             row[counts] = collector.counters.in_epochs(row[counts], row)
         if not collector.n_rows:
             collector.configure(settings_in_row(row), number)

@@ -10,21 +10,27 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import json
 import re
 from collections.abc import Collection, Iterator, Sequence
+from html import unescape
 from itertools import pairwise
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from isocompute.importers.beside.launched import said_in
 from isocompute.importers.formats.printed import settings_in
-from isocompute.importers.values.reading import parse_json, whole
+from isocompute.importers.values.reading import number, parse_json, whole
 from isocompute.importers.words.configuration import configuration
 
 _MOST_BYTES = 256 << 20
 _BOUND = re.compile(r"^[ \t]*([A-Za-z_]\w*)[ \t]*[-+*/]{0,2}=(?!=)")
 _MAGIC = re.compile(r"^[ \t]*[!%].*$", re.M)
 _CALL = re.compile(r"[\w.]+\([^()\n]{0,40}\)")
+RESUMES = re.compile(r"resume_from_checkpoint\s*=\s*(?!None|False)")  # what a cell does
+# transformers' table of a training, utils/notebook.py; Unsloth's has all metrics, `kl`, `a / b`
+_DRAWN = re.compile(r"<thead>(.*?)</thead>\s*<tbody>(.*?)</tbody>", re.S)
+_DRAWN_CELL = re.compile(r"<t[hd][^>]*>(.*?)</t[hd]>", re.S)
 
 
 class Cell(NamedTuple):
@@ -52,9 +58,42 @@ def cells_of(path: Path) -> list[Cell] | None:
     code = [cell for cell in cells or () if isinstance(cell, dict)
             and cell.get("cell_type") == "code"]  # fmt: skip
     return [Cell("".join(cell.get("source") or ()), "\n".join(
-        "".join(text) for one in cell.get("outputs") or ()
-        if isinstance(one, dict) and (text := one.get("text"))
+        _shown(one) for one in cell.get("outputs") or () if isinstance(one, dict)
     ).splitlines(), whole(cell.get("execution_count"))) for cell in code]  # fmt: skip
+
+
+def _shown(output: dict[str, Any]) -> str:
+    """What an output printed, or a line for each row of the table that it drew."""
+    if text := output.get("text"):
+        return "".join(text)
+    data = output.get("data")
+    html = data.get("text/html") if isinstance(data, dict) else None
+    return "\n".join(_drawn("".join(html or ())))
+
+
+def _drawn(html: str) -> Iterator[str]:
+    r"""The rows of the table that a training draws, as lines that end in an object.
+
+    A column that evaluations alone have says so: transformers names `eval_reward` Reward.
+
+    >>> cells = "<thead><th>Step</th><th>{}</th></thead><tbody><tr><td>5</td><td>0.2</td></tr>{}"
+    >>> [*_drawn(cells.format("reward / mean", "</tbody>"))]
+    ['Step 5 {"step": 5, "reward/mean": 0.2}']
+    >>> [*_drawn(cells.format("Rewards/accuracy Reward/mean", "</tbody>"))]
+    ['Step 5 {"step": 5, "eval_rewards/accuracy_reward/mean": 0.2}']
+    """
+    for head, body in _DRAWN.findall(html):
+        names = [unescape(name).strip() for name in _DRAWN_CELL.findall(head)]
+        if names[:1] != ["Step"]:
+            continue
+        keys = [name.replace(" / ", "/") if name[:1].islower()
+                else f"eval_{name.replace(' ', '_').lower()}" for name in names[1:]]  # fmt: skip
+        for row in body.split("</tr>"):
+            step, *values = [number(cell) for cell in _DRAWN_CELL.findall(row)] or [None]
+            if step is not None and len(values) == len(keys):
+                said = {key: value for key, value in zip(keys, values, strict=True)
+                        if value is not None and not key.endswith("_loss")}  # fmt: skip
+                yield f"Step {step:.0f} {json.dumps({'step': int(step), **said})}"
 
 
 def trainings_of(cells: Sequence[Cell], rows: Sequence[tuple[int, int]]) -> list[Training]:

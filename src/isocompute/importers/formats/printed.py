@@ -19,7 +19,7 @@ import ast
 import contextlib
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
@@ -91,7 +91,8 @@ _MANY = 256  # names: a prefix that differs more tells something else
 
 # Of loops of one's own: Epoch:[1/1](8/9751), Reward: 0.31; 3/50 | loss=0.2 | acc=12.5%
 _COUNT = re.compile(
-    r"(?P<before>[^{}/]{0,80}?)(?:\bepoch\W{0,3}(?P<epoch>[1-9][0-9]{0,5})/[0-9]{1,6}\W{1,4})?"
+    r"(?P<before>[^{}/]{0,80}?)(?:\bepoch\W{0,3}(?P<epoch>[0-9]{1,6})/[0-9]{1,6}\W{1,4}"
+    r"(?:(?:step|batch|iter(?:ation)?)\W{1,3})?)?"
     r"(?<![\w/.])(?P<step>[0-9]{1,9})/(?P<of>[1-9][0-9]{0,8})(?![\w/.])(?P<rest>[^{}]{1,400})$",
     re.I,
 )
@@ -175,17 +176,33 @@ def steps_told(
     """
     told, counted = list[tuple[int, str, dict[str, str]]](), list[tuple[int, str, dict[str, str]]]()
     for number, text in lines:
-        if match := form.match(text):
+        count = _COUNT.match(text)
+        if count and count["epoch"]:
+            counted.append((number, text, count.groupdict("")))
+        elif match := form.match(text):
             told.append((number, text, match.groupdict("")))
-        elif not told and (match := _COUNT.match(text)) and not _OF_EPOCHS.search(match["before"]):
-            counted.append((number, text, match.groupdict("")))
+        elif not told and count and not _OF_EPOCHS.search(count["before"]):
+            counted.append((number, text, count.groupdict("")))
+    counted = [one for one in counted if one[2]["epoch"] or not told]
     most = Counter(said["of"] for *_, said in counted if "=" in said["rest"] or ":" in said["rest"])
-    of = most.most_common(1)[0][0] if most and not told else ""
+    of = most.most_common(1)[0][0] if most else ""
+    # N may be another in the last epoch, or since a start that went on: by what such lines say
+    alike = {_shape(said) for *_, said in counted if said["of"] == of}
+    counted = [one for one in counted if _shape(one[2]) in alike]
+    each = {int(said["epoch"]): int(said["of"]) for *_, said in counted if said["epoch"]}
+    before, now, at = dict[int, int](), 0, int(0 not in each)
+    for epoch in sorted(each):
+        before[epoch] = now = now + (epoch - at) * int(of)
+        now, at = now + each[epoch], epoch + 1
     for number, text, said in counted:
-        if said["of"] == of:
-            said["step"] = str((int(said["epoch"] or 1) - 1) * int(of) + int(said["step"]))
-            told.append((number, text, said))
-    return told
+        said["step"] = str(before.get(int(said["epoch"] or -1), 0) + int(said["step"]))
+        told.append((number, text, said))
+    return sorted(told, key=lambda one: one[0])
+
+
+def _shape(said: Mapping[str, str]) -> str:
+    """What a line that counts k/N says, without its numbers."""
+    return re.sub(r"[0-9.%e+-]+", "", f"{said['before']}|{said['rest']}")
 
 
 def settings_in(text: str) -> dict[str, object]:

@@ -147,7 +147,7 @@ def _history(data: bytes, record: int, collector: Collector) -> None:
             values.update(flatten({key: value}, separator="/"))
         else:
             values[key] = value
-    if "step" in values and "epoch" in values:
+    if "step" in values:
         values["step"] = collector.counters.in_epochs(values["step"], values)
     if "_step" in values:  # W&B writes it into every row
         collector.row(values["_step"], values, record, calls=True)

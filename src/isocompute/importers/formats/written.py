@@ -23,7 +23,7 @@ from typing import NamedTuple
 from isocompute.errors import InputError
 from isocompute.importers.beside.listed import NAMING
 from isocompute.importers.formats.jsonl import RUN_KEYS, RunsOfRows, take_row
-from isocompute.importers.formats.notebooks import cells_of, trainings_of
+from isocompute.importers.formats.notebooks import RESUMES, cells_of, trainings_of
 from isocompute.importers.formats.printed import settings_in, steps_told
 from isocompute.importers.formats.whose import STEP_COLUMNS
 from isocompute.importers.runs.collect import Collector
@@ -128,23 +128,24 @@ def read_prefixed(path: Path, settings: Settings) -> list[ImportedRun]:
     step = next(key for one in rows for key in STEPS if key in one.row)
     at = [(one.line, v) for one in rows if (v := whole(one.row.get(step))) is not None]
     found, began = list[ImportedRun](), 0
+    resumes = any(RESUMES.search(cell.code) for cell in cells)
     for name, last, said in trainings_of(cells, at):
         own = [one for one in rows if began < one.line <= last]
         called = f"{run_name(path)} {name}".strip()
         its = settings.for_run(called) if name else settings
-        found += _runs(path, its, own, said, called, counted)
+        found += _runs(path, its, own, said, called, counted, resumes=resumes)
         began = last
     return found
 
 
 def _runs(
     path: Path, settings: Settings, rows: Sequence[_Row], said: dict[str, object], called: str,
-    counted: str,
+    counted: str, *, resumes: bool = False,
 ) -> list[ImportedRun]:
     """The runs of rows, with what is said of them, what they are called, and how they count."""
     named = {one.process for one in rows}
     lost = [one for one in rows if not one.process]
-    if lost and (len(named) > 1 or _goes_back(rows)):
+    if lost and (len(named) > 1 or _goes_back(rows, resumes=resumes)):
         raise UnclearError(
             f"{path}: every row must say whose it is where several jobs write one log, but line "
             f"{lost[0].line} names no process and no run; write each job a log of its own, or a "
@@ -168,16 +169,17 @@ def _runs(
     return [one.finish(path, "text", provenance) for one in runs.finish()]
 
 
-def _goes_back(rows: Sequence[_Row]) -> bool:
-    """Whether rows of one kind go back to a step before their last, or to it: of two jobs, then."""
-    last = dict[str, int]()
+def _goes_back(rows: Sequence[_Row], *, resumes: bool) -> bool:
+    """Whether rows of one kind go back to their last, or to the first where a job `resumes`."""
+    last, first = dict[str, int](), dict[str, int]()
     for one in rows:
         step = next((v for key in STEPS if (v := whole(one.row.get(key))) is not None), None)
         kind = repr((one.row.get("event"), *one.row))
-        if step is not None and step <= last.get(kind, -1):
+        if step is not None and step <= (first if resumes else last).get(kind, -1):
             return True
         if step is not None:
             last[kind] = step
+            first.setdefault(kind, step)
     return False
 
 

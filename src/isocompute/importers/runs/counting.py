@@ -70,7 +70,7 @@ class Epochs:
                 count += each  # fewer may be passes over one batch
                 self.are_batches |= len(self.before) >= each
             self.before[epoch] = count
-            self._each = begins or len(self.before) == 1
+            self._each = begins or self._first is None  # an epoch 0 may be an evaluation alone
             self._first, self._top, self._high = None, step, step
         if trains:
             self._first = step if self._first is None else self._first
@@ -78,6 +78,13 @@ class Epochs:
             self._top = max(step, self._top)
         self._now, self._high = epoch, max(step, self._high)
         return step + self.before[epoch]
+
+    def beside(self, step: int) -> int | None:
+        """A step of a row that says no epoch: that of the row before; None where it is unclear."""
+        before = self.before.get(self._now, 0)
+        if step == self._high:
+            return step + before
+        return None if before and step < self._high else step
 
 
 class Parts(NamedTuple):

@@ -260,24 +260,25 @@ def unsaid(runs: Sequence[ImportedRun], asked: Collection[str] = ()) -> list[str
 class Named(NamedTuple):
     """A run by its name: what it says of B_p, n and the seed, and what its scores are of.
 
-    `matched`: the part of the name that a pattern found. `of_file`: a file's name, which several
-    folders may have, and not one that its owner gave to the run.
+    `matched`: the part of the name in which a pattern found so many of them. `of_file`: a file's
+    name, which several folders may have, and not one that its owner gave to the run.
     """
 
     name: str
     design: tuple[int | None, int | None, int | None]
     scored: frozenset[tuple[str, str, str]]
     matched: str = ""
+    n_matched: int = 0
     of_file: bool = False
 
 
 def _named(run: ImportedRun) -> Named:
-    matched = next((line.split(f"{FROM_NAME} '", 1)[1][:-1] for line in run.provenance.inferred
-                    if FROM_NAME in line), "")  # fmt: skip
+    told, _, matched = next((line.partition(f"{FROM_NAME} '") for line in run.provenance.inferred
+                             if FROM_NAME in line), ("", "", ""))  # fmt: skip
     return Named(
         run.name, run.design,
-        frozenset((s.metric.label, s.problem_set, s.split) for s in run.series), matched,
-        run_name(Path(run.provenance.path)) == run.name,
+        frozenset((s.metric.label, s.problem_set, s.split) for s in run.series), matched[:-1],
+        told.count("="), run_name(Path(run.provenance.path)) == run.name,
     )
 
 
@@ -312,31 +313,43 @@ def refuse_two_sweeps(runs: Iterable[Named], cure: str = "") -> None:
             + (cure or f"choose with --where run='{a}', or keep all with --where 'run=*'."),
             options=() if cure else ("--where", "run=RUN"), trial=("--where", "run=*"),
         )
-    # a seed is one run's: under another name it is of another recipe, however few there are
+    # one that has a name of its own is of another recipe, however few there are
     for a, b in (pair for pair in combinations(sweeps, 2) if {*pair} & several.keys()):
-        same = [of for of in sweeps[a].keys() & sweeps[b].keys()
-                if of[2] is not None and _scored(sweeps[a][of]) & _scored(sweeps[b][of])]
+        fewer, more = sorted((a, b), key=lambda name: sum(map(len, sweeps[name].values())))
+        if more not in several:
+            fewer, more = more, fewer
+        same = sorted(
+            ((one, other) for of in sweeps[fewer] for its in sweeps[more] if of[:2] == its[:2]
+             for one in sweeps[fewer][of] for other in sweeps[more][its]
+             if one.scored & other.scored),
+            key=lambda pair: pair[0].design[2] != pair[1].design[2],
+        )  # fmt: skip
         if same:
-            fewer = min(a, b, key=lambda name: sum(map(len, sweeps[name].values())))
             odd = [one.name for of in sweeps[fewer].values() for one in of]
             left = [one.name for name in sweeps if name != fewer
                     for of in sweeps[name].values() for one in of]
-            this, like = (sweeps[name][same[0]][0].name for name in (fewer, b if fewer == a else a))
-            text = (f"runs of one sweep must differ in B_p, n or seed, but {this!r} is of n = "
-                    f"{same[0][1]} and seed {same[0][2]}, as {like!r} is")  # fmt: skip
+            this, like = same[0]
+            seed = this.design[2]
+            both = f" and seed {seed}" if seed is not None and seed == like.design[2] else ""
+            text = (f"runs of one sweep must differ in B_p, n or seed, but {this.name!r} is of n = "
+                    f"{this.design[1]}{both}, as {like.name!r} is")  # fmt: skip
             raise InputError(f"{text}; {cure}") if cure else _without(text, odd, left)
 
 
 def _without_settings(run: Named) -> str:
     """A run's name with a star for what it says of B_p, n and the seed."""
-    if run.matched and run.matched in run.name:
-        return run.name.replace(run.matched, "*", 1)
-    text = run.name
+    is_matched = bool(run.matched) and run.matched in run.name
+    text, found = run.matched if is_matched else run.name, 0
     for name, value in zip(DESIGN, run.design, strict=True):
         said = written_in(text, name)
         if said is not None and int(text[slice(*said)]) == value:
-            text = f"{text[: said[0]]}*{text[said[1] :]}"
-    return text
+            text, found = f"{text[: said[0]]}*{text[said[1] :]}", found + 1
+    if not is_matched:
+        own = rf"(?<=[A-Za-z])0*{run.design[2]}(?![\w.])"  # n4-x1 may say seed 1
+        return re.sub(own, "*", text) if found else text
+    # a star of the pattern may have found words of the recipe
+    rest = "*" if found < run.n_matched else re.sub(r"[A-Za-z]*[-_= .]*\*", "*", text)
+    return run.name.replace(run.matched, rest, 1)
 
 
 def _scored(runs: Iterable[Named]) -> set[tuple[str, str, str]]:

@@ -83,6 +83,7 @@ class Counters:
         self._differ: tuple[str, int, int] | None = None
         self._late: set[int] = set()  # by how much evaluations stand after their policy's update
         self._before: tuple[int, Mapping[str, object]] = (0, {})  # step of the row before, and it
+        self._epoch: float | None = None  # the last that a row said
         self.backward = False  # the log goes back in time where it goes back to a step
         self._ends: dict[str, int] = {}  # of counters beside the named one: how far they go
         self._per_epoch = False  # steps begin anew with an epoch
@@ -107,12 +108,11 @@ class Counters:
 
     def follow(self, step: int, values: Mapping[str, object]) -> bool:
         """Take a row; whether its step goes back. Begun anew with an epoch it counts within one."""
+        was, now = self._epoch, number(values.get("epoch"))
         if back := step < self._before[0]:
-            before = self._before[1]
-            was, now = number(before.get("epoch")), number(values.get("epoch"))
-            self._per_epoch |= was is not None and now is not None and now > was
-            self.backward |= goes_back(clock_of(before), clock_of(values))
-        self._before = step, values
+            self._per_epoch |= now is not None and was is not None and now > was
+            self.backward |= goes_back(clock_of(self._before[1]), clock_of(values))
+        self._before, self._epoch = (step, values), was if now is None else now
         if len(self._rows) < _FIRST:
             self._rows.append((step, tuple(values)))
         return back
@@ -124,8 +124,12 @@ class Counters:
     def in_epochs(self, step: object, values: Mapping[str, object]) -> object:
         """A row's step; where it begins anew with every epoch, counted on over those before it."""
         epoch, at = whole(values.get("epoch")), whole(step)
-        if epoch is None or at is None or self.wanted is not None:
+        if at is None or self.wanted is not None or (epoch is None and not self._epochs.before):
             return step
+        if epoch is None:
+            own = self._epochs.beside(at)
+            self._per_epoch |= own is None
+            return at if own is None else own
         trains = tell_of_training([k for k, v in values.items() if number(v) is not None])
         own = self._epochs.at(at, epoch, trains)
         self._per_epoch |= self._epochs.are_batches

@@ -23,7 +23,7 @@ from isocompute.importers.values.reading import number, whole
 from isocompute.importers.words.configuration import configuration, facts_of, problems_of
 from isocompute.importers.words.plain_words import RESPONSES, counted_in, plain_name
 from isocompute.importers.words.settings import Settings
-from isocompute.recipe import RECORDED
+from isocompute.recipe import RECORDED, SHARED
 
 # How many problems are trained on, each once in an epoch
 _TRAINED_ON = re.compile(
@@ -171,14 +171,14 @@ def from_names(
 
 def from_table_beside(
     numbers: dict[str, FloatArray], texts: Texts, recorded: dict[str, FloatArray], path: Path,
-    say: Callable[[str], None] | None,
+    shared: dict[str, list[str]], say: Callable[[str], None] | None,
 ) -> None:
-    """Take what a table of runs beside this one says of all of its runs."""
+    """Take what a table of runs beside this one says; `shared`: texts, by number in `recorded`."""
     if "run" not in texts or not path.is_file():
         return
     codes, names = texts["run"]
-    rows = [row for name in names if (
-        row := configuration_in_table(path, name, known=numbers)) is not None]  # fmt: skip
+    found = [configuration_in_table(path, name, known=numbers) for name in names]
+    rows = [row for row in found if row is not None]
     said = [configuration(row) for _, row in rows]
     for name in DESIGN if len(said) == len(names) else ():
         values = [getattr(one, name) for one in said]
@@ -186,8 +186,13 @@ def from_table_beside(
             numbers[name] = np.array(values, dtype=np.float64)[codes]
             if say is not None:
                 say(f"{path}: {name}: read from {rows[0][0]} beside it")
-    facts = [facts_of(row) for _, row in rows] if len(said) == len(names) else []
+    facts = [facts_of(row[1]) if row else {} for row in found]
     for word in RECORDED:
         values = [number(one.get(word)) for one in facts]
-        if word not in recorded and values and None not in values:
+        if word not in recorded and any(value is not None for value in values):
             recorded[word] = np.array(values, dtype=np.float64)[codes]
+    for word in SHARED:
+        words = [one.get(word, "") for one in facts]
+        if word not in recorded and any(words):
+            shared[word] = sorted({*words})
+            recorded[word] = np.array([float(shared[word].index(one)) for one in words])[codes]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isocompute.errors import InputError
-from isocompute.importers.tables.table import FloatArray, as_numpy, descriptions, rows_where
+from isocompute.importers.tables.table import (
+    FloatArray,
+    as_numpy,
+    descriptions,
+    lacking,
+    rows_where,
+)
 from isocompute.importers.values.cells import ends_within_line
 from isocompute.importers.values.imported import DESIGN, UnclearError
 from isocompute.importers.values.reading import number
@@ -29,7 +35,10 @@ _UNIT = re.compile(
 # A number of three digits as spreadsheets show it: 1.02E+06.
 _SHOWN = r"^\s*[0-9][.,][0-9]{2}[eE]\+[0-9]{1,3}\s*$"
 _OF_RUNS = ("run", "seed", "rollouts_per_problem", "problems_per_batch")
+_OF_EVALUATION = ("steps", "rollouts", "tokens", "problem_set", "metric", "split", "measured_at",
+                  "problems_drawn")  # fmt: skip
 FILL = "fill empty cells down, as merged ones are saved"
+NO_RUN = f"{FILL}; drop rows of no run (the base model's are kept if they say step 0)"
 
 
 def check_units(goes_by: Mapping[str, str], path: Path) -> None:
@@ -214,6 +223,45 @@ def check_end(numbers: Mapping[str, FloatArray], path: Path) -> None:
             f"{path}: a table must be whole, but it ends within a line, and rollouts go back from "
             f"{rollouts[-2]:,.0f} to {rollouts[-1]:,.0f} in it; complete or drop its last row."
         )
+
+
+def with_base(table: pa.Table, scores: Collection[str], told: list[str]) -> pa.Table:
+    """A table in which the base model's score, a row of step 0 without an n, is of every run.
+
+    A run that has a row of step 0 keeps its own. Of another it is its first row, with the cells
+    that the base's has in `scores` and where updates are counted; what else the base's row says,
+    as its model, the run's must say. `told` takes a line of what was done.
+    """
+    import pyarrow as pa
+
+    n = _OF_RUNS[2]
+    at = next((name for name in ("steps", "rollouts") if name in table.column_names), None)
+    if n not in table.column_names or at is None or not (none := lacking(table[n])).any():
+        return table
+    begins = np.array([number(cell) == 0 for cell in table[at].to_pylist()], dtype=bool)
+    if not (of_base := none & begins).any() or none.all():
+        return table
+    runs = filled_down(rows_where(table, ~of_base), [])
+    rows, its = runs.to_pylist(), {*scores, *_OF_EVALUATION}
+    said = {*table.column_names} - its - {*_OF_RUNS}
+    keys = [tuple(row.get(name) for name in _OF_RUNS) for row in rows]
+    own = {key for key, row in zip(keys, rows, strict=True) if number(row[at]) == 0}
+    of_runs = {key: row for key, row in zip(reversed(keys), reversed(rows), strict=True)
+               if key not in own}  # fmt: skip
+    bases = (there := rows_where(table, of_base)).to_pylist()
+    blank = {name: lacking(there[name]) for name in said}
+    added = [(i, {**row, **{name: base[name] for name in its & base.keys()}})
+             for row in of_runs.values() for i, base in enumerate(bases)
+             if all(base[k] == row[k] or blank[k][i] for k in said)]  # fmt: skip
+    told_apart = {tuple(row.get(name) for name in (*_OF_RUNS, "problem_set", "metric", "split"))
+                  for _, row in added}  # fmt: skip
+    if len(told_apart) < len(added) or len({i for i, _ in added}) < len(bases) or (
+        {row[: len(_OF_RUNS)] for row in told_apart} < of_runs.keys()
+    ):
+        return table  # of which runs each is, nothing says
+    told.append(f"rows of step 0 without {n} are the base model's: {len(of_runs)} runs begin with "
+                "its scores")  # fmt: skip
+    return pa.concat_tables([pa.Table.from_pylist([row for _, row in added], runs.schema), runs])
 
 
 def filled_down(table: pa.Table, told: list[str]) -> pa.Table:

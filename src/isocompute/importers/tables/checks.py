@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -134,8 +135,13 @@ def check_configurations(curves: list[Curve], path: Path) -> None:
             )
 
 
-def check_recorded(recorded: Mapping[str, FloatArray], x: FloatArray, path: Path) -> None:
+def check_recorded(
+    recorded: Mapping[str, FloatArray], x: FloatArray, path: Path,
+    texts: Mapping[str, Sequence[str]] = {},
+) -> None:
     """Rows of one run have one learning rate at a budget; `x`, its rollouts, ascends.
+
+    `texts`: values of further words, by their numbers in `recorded`.
 
     Raises:
         InputError: names the setting, its values, and how to tell the runs apart.
@@ -144,37 +150,51 @@ def check_recorded(recorded: Mapping[str, FloatArray], x: FloatArray, path: Path
         other = (np.diff(x) == 0) & (np.diff(value) != 0) & np.isfinite(value[1:] + value[:-1])
         if other.any():
             k = int(np.argmax(other))
+            this, then = (_said(name, float(value[i]), texts) for i in (k, k + 1))
             raise InputError(
                 f"{path}: rows of one run must share their {name}, but at {x[k]:,.0f} rollouts it "
-                f"is {value[k]:g} and {value[k + 1]:g}; add a column run that tells them apart, or "
-                f"choose one with --where {name}={value[k]:g}.",
+                f"is {this} and {then}; add a column run that tells them apart, or "
+                f"choose one with --where {shlex.quote(f'{name}={this}')}.",
                 options=("--where", f"{name}={name.upper()}"), trial=("--where", f"{name}=*"),
             )
 
 
-def check_one_recipe(curves: Sequence[Curve], path: Path, asked: Collection[str]) -> None:
+def _said(word: str, value: float, texts: Mapping[str, Sequence[str]]) -> str:
+    return texts[word][int(value)].strip() if word in texts else f"{value:.3g}"
+
+
+def check_one_recipe(
+    curves: Sequence[Curve], path: Path | str, asked: Collection[str],
+    texts: Mapping[str, Sequence[str]] = {},
+) -> None:
     """Runs of one configuration that differ in their recipe are no repetitions.
 
     Args:
         curves: of a table.
         path: its file.
         asked: words that a selection speaks of.
+        texts: values of further words, by their numbers in `recorded`.
 
     Raises:
         InputError: lists the values, with the words that choose one.
     """
-    for word in (word for word in RECORDED if word not in asked):
-        groups: dict[tuple[object, ...], dict[str, float]] = {}
+    for word in (word for word in (*RECORDED, *texts) if word not in asked):
+        many = Counter(c.recorded[word] for c in curves if word in c.recorded)
+        if word in texts and max(many.values(), default=0) < 2:
+            continue  # it is another in every run: their name
+        groups: dict[tuple[object, ...], dict[str, None]] = {}
         for c in curves:
             if (value := c.recorded.get(word)) is not None:
                 key = (c.configuration, c.metric, c.problem_set, c.split, c.arm)
-                groups.setdefault(key, {})[f"{float(value):.3g}"] = float(value)
+                groups.setdefault(key, {})[_said(word, float(value), texts)] = None
         for (at, *_), values in groups.items():
             if len(values) > 1:
+                ordered = sorted(values) if word in texts else sorted(values, key=float)
+                choice = shlex.quote(f"{word}={next(filter(None, values))}")
                 raise InputError(
                     f"{path}: runs must share their {word.replace('_', ' ')} to be averaged, but "
-                    f"those of {at} have {', '.join(sorted(values, key=float))}; choose with "
-                    f"--where {word}={next(iter(values))}, or keep all with --where '{word}=*'.",
+                    f"those of {at} have {', '.join(ordered)}; choose with "
+                    f"--where {choice}, or keep all with --where {shlex.quote(f'{word}=*')}.",
                     options=("--where", f"{word}={'RATE' if word == 'learning_rate' else 'VALUE'}"),
                     trial=("--where", f"{word}=*"),
                 )

@@ -27,7 +27,7 @@ from isocompute.importers.words.asking import (
     trial_of,
 )
 from isocompute.importers.words.called import LOG2, YOURS, by_maps, holds, mapping, maps_of
-from isocompute.importers.words.configuration import configuration
+from isocompute.importers.words.configuration import configuration, facts_of
 from isocompute.importers.words.names import pattern_in_columns, pattern_in_path
 from isocompute.importers.words.plain_words import RESPONSES, plain_name, unit_of
 from isocompute.importers.words.settings import Settings
@@ -66,12 +66,35 @@ _OF_SEED = re.compile(r"seed[ _-]?([0-9]{1,6})", re.I)
 # Words of a recipe under the names that people give them.
 _RECIPE = {
     "learning_rate": re.compile(
-        r"(?:(?:actor|policy|base|peak|max|initial|train)_)?(?:lr|learning_rate)(?:_actor|_policy)?"
+        r"(?:(?:actor|policy|base|peak|max|initial|train|optim(?:izer)?)[_./])?"
+        r"(?:lr|learning_rate)(?:_?\(?(?:actor|policy)\)?)?"
     ),
-    "kl_coef": re.compile(r"kl_(?:loss_)?(?:coeff?|coefficient|weight|beta|penalty_coef)|beta_kl"),
-    "entropy_coef": re.compile(r"ent(?:ropy)?_(?:loss_)?(?:coeff?|coefficient|weight)"),
+    "kl_coef": re.compile(
+        r"kl_(?:loss_)?(?:coeff?|coefficient|weight|beta|penalty_coef)|beta_kl|beta"),
+    "entropy_coef": re.compile(r"ent(?:ropy)?_(?:loss_)?(?:coeff?|coefficient|weight|bonus)"),
+    "clip_low": re.compile(r"(?:clip_)?eps(?:ilon)?(?:_clip|_low)?|clip_range|clip_ratio_low"),
+    "clip_high": re.compile(r"(?:clip_)?eps(?:ilon)?_(?:clip_)?high|clip_ratio_high|clip_higher"),
+    "temperature": re.compile(r"(?:(?:rollout|sampling|train|gen)_)?temp(?:erature)?"),
 }
-_SECTION = re.compile(r"^(?:params|parameters|config)[./]")
+_SECTION = re.compile(r"^(?:params|parameters|config|h(?:yper)?params|hyperparameters)[./]")
+# What else makes another recipe, of whatever values.
+_OTHERWISE = re.compile(
+    r"algo(?:rithm)?|method|(?:loss|advantage|adv)_(?:type|estimator|fn)|estimator|recipe|"
+    r"variant|ablation|setting|setup|condition|treatment|dataset|train(?:ing)?_(?:data|dataset|set|file)|"
+    r"clip_ratio|optimi[sz]er|lr_schedule[r]?|schedule[r]?|reward_(?:fn|function|type)|(?:prompt_)?template|"
+    r"(?:ppo_|inner_)?epochs_per_batch|ppo_epochs|num_iterations|updates_per_batch|"
+    r"(?:ppo_)?mini_?batch(?:_size)?|max_(?:(?:response|completion|output|new|gen)_)?(?:length|len|tokens)"
+)
+
+
+def makes_a_recipe(column: str) -> bool:
+    """Whether a column says what repetitions share, and no other name of ours.
+
+    >>> [*map(makes_a_recipe, ("algo", "hparams/ppo_epochs", "Max. tokens", "host", "epochs"))]
+    [True, True, True, False, False]
+    """
+    bare = _SECTION.sub("", plain_name(column.strip()))
+    return any(form.fullmatch(bare.replace(".", "")) for form in (_OTHERWISE, *_RECIPE.values()))
 
 
 _SEEN = 1_000  # rows that tell what a column may be
@@ -107,7 +130,8 @@ def columns_meant(
         if text == settings.step or (settings.step is None and plain in _STEPS):
             plain = "steps"
         if text in settings.columns:
-            plain = settings.columns[text].metric.label
+            mapped = settings.columns[text]
+            plain = mapped.metric.label
             if plain in names.values():
                 first = next(c for c in names if names[c] == plain)
                 raise InputError(
@@ -115,7 +139,10 @@ def columns_meant(
                     f"{text!r}; name one of them."
                 )
             if plain not in known:
-                held = Scores(text, settings, metric=plain)
+                held = Scores(text, replace(
+                    settings, problem_set=mapped.problem_set or settings.problem_set,
+                    split="train" if mapped.split == "train" else settings.split,
+                ), metric=plain)  # fmt: skip
         elif text in runs:
             held = Scores(text, runs[text], is_wide=True)
         elif _SPREAD.search(text):
@@ -132,7 +159,8 @@ def columns_meant(
             continue
         if plain == "epoch" and not {"epochs", "steps", "rollouts", *_STEPS} & plains:
             plain = "epochs"
-        word = next((word for word, form in _RECIPE.items() if form.fullmatch(plain)), plain)
+        word = next((word for word, form in _RECIPE.items() if form.fullmatch(bare)), plain)
+        word = next(iter(facts_of({bare: 1}).keys() & {*RECORDED}), word)  # as a trainer's, too
         plain = word if word not in plains else plain
         if plain in _SEEDS and "seed" not in plains:
             plain = "seed"
@@ -176,9 +204,18 @@ def _runs_beside(path: Path, columns: Sequence[str], settings: Settings) -> dict
 
 
 def _refuse_doubles(scores: Sequence[Scores], path: Path) -> None:
-    """A table with a column for every run has one for each."""
+    """A table with a column for every run has one for each, and one of a metric has one of it."""
     seen: dict[tuple[object, ...], str] = {}
-    for one in (one for one in scores if one.is_wide):
+    for one in scores:
+        if not one.is_wide:
+            of = (one.metric, one.settings.problem_set, one.settings.split)
+            if (first := seen.setdefault(of, one.column)) != one.column:
+                raise InputError(
+                    f"{path}: a metric of one problem set must have one column, but {first!r} and "
+                    f"{one.column!r} both go to {one.metric}; map one of them, or give each its "
+                    "problem_set, in a file of columns (--map columns.yaml)."
+                )
+            continue
         said = {name: getattr(one.settings, name) for name in DESIGN} | {"steps": one.step}
         if (first := seen.setdefault(tuple(said.values()), one.column)) != one.column:
             told = ", ".join(f"{name}={value}" for name, value in said.items() if value is not None)
@@ -197,7 +234,8 @@ def _by_seed(columns: Sequence[str], settings: Settings) -> dict[str, Settings]:
     """
     found = {text: replace(settings, seed=int(named[1])) for c in columns
              if (named := _OF_SEED.fullmatch(text := c.strip()))}  # fmt: skip
-    told = {"score", "seed", *settings.columns} & {c.strip() for c in columns}
+    mapped = {c for c, of in settings.columns.items() if of.metric.label not in DESIGN}
+    told = {"score", "seed", *mapped} & {c.strip() for c in columns}
     return {} if told or "{seed}" in (settings.pattern or "") or len(found) < _LEAST_RUNS else found
 
 

@@ -36,9 +36,12 @@ _SAMPLER = re.compile(r"temp(?:erature)?$|top_?[pk]$|greedy|decod", re.I)
 
 def group(
     path: Path, numbers: dict[str, FloatArray], texts: Texts, recorded: Mapping[str, FloatArray],
-    *, copies: bool, is_wide: bool,
+    *, copies: bool, is_wide: bool, named: Mapping[str, Sequence[str]] = {},
 ) -> tuple[list[Curve], int]:  # fmt: skip
-    """Curves by configuration and labels, and how many rows were copies of another."""
+    """Curves by configuration and labels, and how many rows were copies of another.
+
+    `named`: texts that `recorded` has by their numbers.
+    """
     curves, n_copies = list[Curve](), 0
     for rows in _rows_of_runs(numbers, texts):
         text = {name: values[codes[rows[0]]] for name, (codes, values) in texts.items()}
@@ -55,7 +58,8 @@ def group(
                 kept &= first_K
             if is_wide and not kept.any():
                 continue
-            check_recorded({name: v[rows][kept] for name, v in recorded.items()}, x[kept], path)
+            every = {name: v[rows][kept] for name, v in recorded.items()}
+            check_recorded(every, x[kept], path, named)
             curves.append(_curve(numbers, text, column, rows, kept, n_missing=n_missing,
                                  recorded=_recorded(recorded, rows)))  # fmt: skip
     return curves, n_copies

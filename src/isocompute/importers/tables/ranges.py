@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isocompute.errors import InputError
-from isocompute.importers.tables.cells import FILL
+from isocompute.importers.tables.cells import NO_RUN
 from isocompute.importers.tables.table import FloatArray
 from isocompute.importers.words.scale import MOST_ROLLOUTS, check_range
 
@@ -88,7 +88,7 @@ def _of_batches(numbers: Mapping[str, FloatArray]) -> Iterator[_Rule]:
         v = numbers[name]
         yield _Rule(
             name, "a whole number >= 1", ~((v >= 1) & (v == np.floor(v)) & (v < 2**53)),
-            FILL if np.isnan(v).any() and not np.isnan(v).all() else "correct the column",
+            NO_RUN if np.isnan(v).any() and not np.isnan(v).all() else "correct the column",
         )
 
 

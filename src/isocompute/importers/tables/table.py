@@ -314,6 +314,17 @@ def rows_where(table: pa.Table, keep: NDArray[np.bool_]) -> pa.Table:
     return table.filter(pa.BooleanArray.from_buffers(pa.bool_(), len(keep), [None, bits]))
 
 
+def lacking(column: pa.ChunkedArray) -> NDArray[np.bool_]:
+    """Which cells of a column are empty or say that they are missing."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
+        plain = pc.utf8_lower(pc.utf8_trim_whitespace(pc.fill_null(column, "")))
+        return as_numpy(pc.is_in(plain, pa.array(_MISSING, column.type)), 0)
+    return as_numpy(pc.is_null(column, nan_is_null=True), 0)
+
+
 def has_percent_signs(table: pa.Table, name: str) -> bool:
     """Whether cells of a column are written as 43.2%, which `numbers_of` reads as 0.432."""
     import pyarrow as pa

@@ -22,6 +22,7 @@ from isocompute.importers.tables.columns import (
     UNIT,
     Scores,
     columns_meant,
+    makes_a_recipe,
     not_there,
 )
 from isocompute.importers.tables.ranges import SCORES
@@ -73,6 +74,8 @@ class Taken:
     numbers: dict[str, FloatArray] = field(init=False)
     texts: Texts = field(init=False)
     recorded: dict[str, FloatArray] = field(init=False)
+    otherwise: list[str] = field(default_factory=list)  # columns that make another recipe
+    values: dict[str, list[str]] = field(default_factory=dict)  # theirs, by number in `recorded`
     units: tuple[NDArray[np.int64], list[str]] | None = None  # of its batches
     above: str = ""  # a title that says percent of its scores, of which some cannot be shares
     is_turned: bool = False  # `rows` has one for every run, the columns here one for every score
@@ -81,9 +84,12 @@ class Taken:
 def take_rows(t: Taken, read: Read) -> None:
     """Take the rows that are meant, of the columns that are."""
     filled = list[str]()
-    t.rows = select(cells.filled_down(read(t.path, partial(_named, t)), filled), t.where, t.path)
-    if filled:
-        t.say(f"{t.path}: {filled[0]}")
+    table = read(t.path, partial(_named, t))
+    scores = {*SCORES, *(one.column for one in t.scores)}
+    table = cells.filled_down(cells.with_base(table, scores, filled), filled)
+    t.rows = select(table, t.where, t.path)
+    for line in filled:
+        t.say(f"{t.path}: {line}")
     if t.rows.num_rows == 0:
         raise InputError(f"{t.path}: a tidy file needs at least 1 row, but it has none; add rows.")
 
@@ -106,6 +112,8 @@ def _named(t: Taken, columns: list[str]) -> dict[str, str]:
         at = (c for c in columns if c not in names and MEASURED_AT.search(plain_name(c)))
         names |= dict.fromkeys([*at][:1], MEASURED)
     t.goes_by.update({name: column for column, name in names.items()})
+    t.otherwise = [c.strip() for c in columns if c not in names and makes_a_recipe(c)]
+    names |= {c: c.strip() for c in columns if c.strip() in t.otherwise}
     checks.check_rivals(t.header, names, t.path)
     cells.check_units(t.goes_by, t.path)
     if not (t.scores or "score" in t.goes_by):
@@ -127,6 +135,9 @@ def take_columns(t: Taken) -> None:
             at = next((t.numbers[key] for key in ("rollouts", "steps") if key in t.numbers), None)
             checks.check_one_model(name, *texts_of(t.rows, name), at, t.path, "run" in there)
     t.recorded = recorded_columns(t.rows, t.path)
+    for name in (name for name in t.otherwise if name not in t.where):
+        codes, t.values[name] = texts_of(t.rows, name)
+        t.recorded[name] = codes.astype(np.float64)
     title = head_of(t.path).title if has_lines(t.path) else ""
     columns = [name for name in ([one.column for one in t.scores] or ["score"]) if name in there]
     if TITLED.search(title) and any(are_percent(title, scores_of(

@@ -36,10 +36,13 @@ from isocompute.importers.tables.taken import (
 from isocompute.importers.tables.wide import Texts, without_padding
 from isocompute.importers.values.headers import has_lines
 from isocompute.importers.values.imported import DESIGN
+from isocompute.importers.values.reading import anew
 from isocompute.importers.words.called import counts_problems, counts_so_far
+from isocompute.importers.words.names import recipe_in
 from isocompute.importers.words.paths import Measured, measured
 from isocompute.importers.words.scale import PLAIN, are_percent, of_errors, require_range
 from isocompute.importers.words.settings import Settings
+from isocompute.recipe import RECORDED
 
 if TYPE_CHECKING:
     from isocompute.importers.tables.taken import Read
@@ -47,6 +50,7 @@ if TYPE_CHECKING:
 IN_MEMORY = "the table"  # what messages call one that has no path
 
 
+@anew
 def load_tidy(
     path: str | Path,
     *,
@@ -157,7 +161,7 @@ def _of_column(t: Taken, one: Scores, copies: bool) -> tuple[list[Curve], int, F
     if one.metric is not None:
         words["metric"] = (np.zeros(count, dtype=np.int64), [one.metric])
     curves, dropped = group(t.path, mine, words, t.recorded, copies=copies,
-                            is_wide=one.is_wide or filled > 0)  # fmt: skip
+                            is_wide=one.is_wide or filled > 0, named=t.values)  # fmt: skip
     said = (0.0, 100.0) if is_percent and t.score_range == PLAIN else t.score_range
     return [c.replace(score_range=said) for c in curves], dropped, mine["score"]
 
@@ -185,7 +189,8 @@ def _take_what_is_said(
             words[name] = (np.zeros(count, dtype=np.int64), [word])
     beside.from_names(mine, words, one.settings)
     is_first = one in t.scores[:1] or not one.is_wide  # what is read beside is said once
-    beside.from_table_beside(mine, words, t.recorded, t.path, t.say if is_first else None)
+    say = t.say if is_first else None
+    beside.from_table_beside(mine, words, t.recorded, t.path, t.values, say)
     for name in DESIGN:
         value = getattr(one.settings, name)
         if name not in mine and value is not None:
@@ -252,8 +257,11 @@ def _of_runs(t: Taken, curves: list[Curve]) -> list[Curve]:
     curves = without_padding(curves, t.settings, t.path, t.say, t.is_turned)
     if (rate := t.settings.learning_rate) is not None:
         curves = [c.replace(recorded={"learning_rate": rate, **c.recorded}) for c in curves]
+    curves = [c.replace(recorded={**_named_recipe(t.path, c.run), **c.recorded}) for c in curves]
     curves = of_recipe(curves, t.where, t.path)
-    checks.check_one_recipe(curves, t.path, t.where)
+    checks.check_one_recipe(curves, t.path, t.where, t.values)
+    curves = [c.replace(recorded={k: v for k, v in c.recorded.items() if k not in t.values})
+              for c in curves]  # fmt: skip
     if "run" not in t.where:
         of = [(c.metric, c.problem_set, f"{c.split} {c.arm}") for c in curves]
         refuse_two_sweeps(
@@ -261,3 +269,9 @@ def _of_runs(t: Taken, curves: list[Curve]) -> list[Curve]:
             for c, one in zip(curves, of, strict=True) if c.run
         )
     return curves
+
+
+def _named_recipe(path: Path, run: str) -> dict[str, float]:
+    """Numbers of a recipe that the name of a run says, or of its table."""
+    said = recipe_in(f"{path.name}/{run}")
+    return {word: float(value) for word, value in said.items() if word in RECORDED}

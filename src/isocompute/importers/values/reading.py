@@ -16,9 +16,9 @@ import math
 import re
 import zlib
 from collections.abc import Callable, Iterator, Mapping
-from functools import lru_cache
+from functools import lru_cache, wraps
 from pathlib import Path
-from typing import IO, Any, NamedTuple, TypeVar, cast
+from typing import IO, Any, NamedTuple, ParamSpec, TypeVar, cast
 
 import orjson
 
@@ -352,12 +352,31 @@ def in_time(rows: list[Any]) -> list[Any]:
 
 
 T = TypeVar("T")
+P = ParamSpec("P")
+_reads: list[int] = [0, 0]  # begun so far, and those that go on
+
+
+def anew(read: Callable[P, T]) -> Callable[P, T]:
+    """A function that reads sources as they are now: what was kept of their folders is not used."""
+    @wraps(read)
+    def call(*args: P.args, **kwargs: P.kwargs) -> T:
+        _reads[0] += not _reads[1]  # one within another reads as that does
+        _reads[1] += 1
+        try:
+            return read(*args, **kwargs)
+        finally:
+            _reads[1] -= 1
+
+    return call
 
 
 def until_it_changes(read: Callable[[Path], T]) -> Callable[[Path], T]:
-    """A function that keeps what another reads of a folder until files come or go there."""
-    kept = lru_cache(maxsize=32)(lambda folder, _changed: read(folder))
-    return lambda folder: kept(folder, folder.stat().st_mtime_ns)
+    """A function that keeps what another reads of a folder, while one source or more are read.
+
+    A file that is written anew leaves its folder's time as it is.
+    """
+    kept = lru_cache(maxsize=32)(lambda folder, _changed, _read: read(folder))
+    return lambda folder: kept(folder, folder.stat().st_mtime_ns, _reads[0])
 
 
 def sha256_of(path: Path) -> str:

@@ -240,20 +240,26 @@ _OF_RECIPE = {
         ("temperature", "temp|temperature", r"[0-9]?\.[0-9]+"),
     )
 } | {"model": re.compile(
-    r"(?:(?<=qwen)|(?<=llama)|(?<=gemma)|(?<![A-Za-z0-9.]))([0-9]{1,3}(?:\.[0-9]+)?b)(?![A-Za-z0-9])",
+    r"(?:(?<=qwen)|(?<=llama)|(?<=gemma)|(?<![A-Za-z0-9.])(?<!exp[-_]))([0-9]{1,3}(?:\.[0-9]+)?b)(?![A-Za-z0-9])",
     re.I,
 )}  # fmt: skip
 
 
 def recipe_in(name: str) -> dict[str, str]:
-    """What a name or a path says of the recipe and of the size of the model, each once.
+    """What a name or a path says of the recipe and of the size of the model.
 
     >>> recipe_in("grpo_n8_lr1e-6_kl0.01"), recipe_in("n8_lr_sweep2"), recipe_in("qwen2.5-1.5B-n8")
     ({'learning_rate': '1e-06', 'kl_coef': '0.01'}, {}, {'model': '1.5b'})
     """
-    found = {word: {of.lower() for of in form.findall(name)} for word, form in _OF_RECIPE.items()}
-    return {word: said.pop() if word == "model" else f"{float(said.pop()):.6g}"
-            for word, said in found.items() if len(said) == 1}  # fmt: skip
+    found = dict[str, str]()
+    for part in name.split("/"):  # what is nearest to the log holds
+        for word, form in _OF_RECIPE.items():
+            said = {of.lower() for of in form.findall(part)}
+            if len(said) == 1 and word == "model":
+                found[word] = said.pop()
+            elif len(said) == 1:  # 1e6 has lost its minus to a shell or to the name of a file
+                found[word] = f"{float(re.sub('e(?!-)', 'e-', said.pop())):.6g}"
+    return found
 
 
 def with_names(runs: Sequence[ImportedRun]) -> list[ImportedRun]:

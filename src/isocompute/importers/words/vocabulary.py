@@ -27,11 +27,15 @@ _VERL = re.compile(
 _VERL_OLD = re.compile(r"val/test_score/(?P<set>.{1,300})")
 # TRL 1.16, GRPOTrainer.log; trainer_state.json says eval_reward, the trackers eval/reward.
 # ms-swift 4.4 (rlhf_trainers/grpo_trainer.py) and Unsloth log the same.
-_TRL_EVAL = re.compile(r"eval[_/](?:reward|rewards/(?P<var>.{1,300})/mean)")
+# TRL before 0.17 had no `/mean`, and logged means alone.
+_TRL_REWARD = (
+    r"(?:reward|rewards/(?:(?P<var>.{1,300})/mean|(?P<old>\w{0,99}(?:reward|func)\w{0,99})))"
+)
+_TRL_EVAL = re.compile(rf"eval[_/]{_TRL_REWARD}")
 # transformers 5.23, trainer.py, evaluate: of a dictionary of sets each has a prefix of its own,
 # which TRL's own metrics lack (GRPOTrainer.log)
 EVALUATED_SET = re.compile(r"eval[_/](.{1,300})_(?:runtime|loss)")
-_TRL_TRAIN = re.compile(r"(?:train/)?(?:reward|rewards/(?P<var>.{1,300})/mean)")
+_TRL_TRAIN = re.compile(rf"(?:train/)?{_TRL_REWARD}")
 # prime-rl, orchestrator: unbiased pass@k and pass^k (all k correct).
 _PRIME = re.compile(rf"eval/{_SET}(?:/(?P<var>[^/@^]+))?/(?P<kind>avg@|pass@|pass\^){_K}")
 _PRIME_PRINTED = re.compile(rf"eval/{_SET}/reward/mean")  # its console says no k
@@ -113,9 +117,9 @@ def column_of(key: str, seen: Iterable[str] = ()) -> Column | None:
     if key.startswith(("eval/", "bench/")) and (found := _evaluation(key, seen)) is not None:
         return found
     if match := _TRL_EVAL.fullmatch(key):
-        return _trl(match["var"], "validation")
+        return _trl(match["var"] or match["old"], "validation")
     if match := _TRL_TRAIN.fullmatch(key):
-        return _trl(match["var"], "train")
+        return _trl(match["var"] or match["old"], "train")
     if match := _EASYR1.fullmatch(key):
         variable = match["var"]
         return Column(

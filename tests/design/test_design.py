@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shlex
 import subprocess
@@ -54,6 +55,9 @@ from isocompute.domain import Configuration, Curve, documented, notice
 from isocompute.errors import InputError, RefusalError
 from isocompute.recipe import Recipe
 from isocompute.runner import planned_study
+from isocompute.sources.studies import with_study_rates
+from isocompute.store.database import Database
+from isocompute.store.register import register
 from isocompute.study.cost import study_cost
 from isocompute.study.rates import RatesByBatch
 from isocompute.testing.planted import NOISE, WORLDS
@@ -649,6 +653,43 @@ def test_a_file_says_the_rate_of_each_batch_and_runs_are_priced_by_it(tmp_path: 
     other = Allocation(problems_per_batch=16, rollouts_per_problem=256, steps=9)
     assert study.rates_by_batch.at(other, study.rates).rollouts_per_gpu_hour == 8000
     assert RatesByBatch().at(other, study.rates) is study.rates
+
+
+@pytest.mark.parametrize("rate", [2e6, 3e6, 7e5])  # 1 / (1 / 3e6) is another number
+def test_a_rate_that_was_given_holds_until_the_runs_tell_their_own(
+    tmp_path: Path, rate: float
+) -> None:
+    sweep = Sweep(problems_per_batch=16, rollouts_per_problem=(8, 32), seeds=1,
+                  rollouts_per_run=163_840)  # fmt: skip
+    known = Rates(rollouts_per_gpu_hour=rate, usd_per_gpu_hour=2.0)
+    for rates, held in ((known, True), (replace(known, rollouts_per_gpu_hour=None), False)):
+        content = study_content(tmp_path / "s.yaml", sweep, Trainer(), final=1e6, problems=None,
+                                price=Price(rates=rates))  # fmt: skip
+        assert ("by_batch" in content["rates"]) is held
+        path = tmp_path / f"{held}.yaml"
+        path.write_text("\n".join(f"{k}: {json.dumps(v)}" for k, v in content.items()))
+        study, _ = planned_study(path, ["adaptive=false", "slices=[1]"])
+        cost = study_cost(study).gpu_hours
+        drawn = sum(run.allocation.rollouts + run.evaluations * run.evaluation_rollouts
+                    for run in study.runs)  # fmt: skip
+        assert cost == (pytest.approx(drawn / rate) if held else None)
+        with contextlib.closing(Database(tmp_path / str(held), create=True)) as database:
+            register(database, study)
+        assert with_study_rates(str(tmp_path / str(held)), Rates()) == Rates(usd_per_gpu_hour=2.0)
+
+
+@pytest.mark.usefixtures("quick")
+@pytest.mark.parametrize("gpus", [[], ["--gpus", "1xH100", "--hours", "9"]])
+def test_machines_of_the_embedded_engine_are_not_used_unasked(
+    gpus: list[str], tmp_path: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    words = ["--engine", "local", "--rollouts-per-gpu-hour", "1e5", "--draws", "4"]
+    budget = [] if gpus else ["--budget", "9gpuh"]
+    assert main(["design", *budget, *gpus, *words, "-o", "s.yaml"]) == 0
+    assert ("s.yaml (local, on the CPU, " in capsys.readouterr().out) is bool(gpus)
+    assert ("# Trains on the CPU. On a GPU: engine_options: {device: cuda}"
+            in Path("s.yaml").read_text()) is bool(gpus)  # fmt: skip
 
 
 # ---- the command ----

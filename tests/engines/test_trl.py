@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ import pytest
 from isocompute.allocation import Allocation
 from isocompute.engines.base import StopRequested
 from isocompute.engines.trl import TrlEngine, TrlOptions, render_config, training_order
+from isocompute.engines.trl import engine as trl_engine
 from isocompute.engines.trl.overrides import HARMLESS as HARMLESS_FIELDS
 from isocompute.errors import InputError, RunError
 from isocompute.problems import Problem, ProblemSet
@@ -458,10 +460,48 @@ def test_a_stopped_run_resumes_as_if_uninterrupted(tmp_path: Path) -> None:
     assert len(longer.steps) == 2
 
 
+class _AskedError(Exception):
+    """What TRL was asked for."""
+
+
+def test_on_a_gpu_weights_keep_updates_that_bfloat16_would_round_away(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def asked(**words: Any) -> None:
+        raise _AskedError(words)
+
+    tokenizer = SimpleNamespace(eos_token="<end>", chat_template=None)
+    rows = SimpleNamespace(select=lambda order: order)
+    stubs = {
+        "datasets": {"disable_progress_bars": lambda: None,
+                     "Dataset": SimpleNamespace(from_list=lambda _: rows)},
+        "transformers": {
+            "AutoTokenizer": SimpleNamespace(from_pretrained=lambda *_, **__: tokenizer)},
+        "trl": {"GRPOConfig": asked},
+        "torch": {"cuda": SimpleNamespace(is_available=lambda: True)},
+    }  # fmt: skip
+    for name, words in stubs.items():
+        monkeypatch.setitem(sys.modules, name, SimpleNamespace(**words))
+    found = importlib.util.spec_from_file_location("trl_program", trl_engine._PROGRAM)
+    assert found is not None
+    assert found.loader is not None
+    program = importlib.util.module_from_spec(found)
+    found.loader.exec_module(program)
+    job = {"device": "auto", "model": "m", "chat": None, "sets": {}, "train": [], "order": [],
+           "folder": "f", "config": {}}  # fmt: skip
+    for more, kept in (({}, {"dtype": "float32"}),
+                       ({"model_init_kwargs": {"dtype": "bfloat16"}}, {"dtype": "bfloat16"})):
+        program.JOB.update(job | {"config": more})
+        with pytest.raises(_AskedError) as told:
+            program.run(program.Channel(None))
+        words = told.value.args[0]
+        assert (words["bf16"], words["use_cpu"], words["model_init_kwargs"]) == (True, False, kept)
+
+
 @pytest.mark.gpu
 @needs_trl
 def test_a_gpu_trains_and_resumes(tmp_path: Path) -> None:
-    """In bfloat16, chosen by `auto`; a resumed run goes on where it was."""
+    """Products in bfloat16, chosen by `auto`; a resumed run goes on where it was."""
     if not pytest.importorskip("torch").cuda.is_available():
         pytest.skip("needs a CUDA device")
     whole = ListSink(tmp_path / "whole")
@@ -478,6 +518,9 @@ def test_a_gpu_trains_and_resumes(tmp_path: Path) -> None:
         assert all(np.isfinite(v) for s in sink.steps for v in s.health.values())
     assert [s.problem_Q.tolist() for s in cut.steps] == [s.problem_Q.tolist() for s in whole.steps]
     assert told(cut) == told(whole)
+    assert whole.last is not None
+    kept = pytest.importorskip("safetensors.torch").load_file(whole.last / "model.safetensors")
+    assert {str(value.dtype) for value in kept.values()} == {"torch.float32"}
 
 
 @pytest.mark.trainers

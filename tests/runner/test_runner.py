@@ -20,7 +20,7 @@ import pytest
 
 from isocompute.engines import engine_target, load_engine, register_engine
 from isocompute.errors import InputError, RunError
-from isocompute.runner import Progress, Settings, run_study
+from isocompute.runner import Progress, Settings, default_workers, run_study
 from isocompute.runner.execute import Task, execute
 from isocompute.runner.pool import InlinePool, ProcessPool
 from isocompute.runner.preflight import check_folder, file_system
@@ -29,6 +29,7 @@ from isocompute.runner.pulse import Pulse
 from isocompute.runner.ray import RayPool, RemoteRun, _Running
 from isocompute.runner.worker import READY
 from isocompute.store import Database, FencedError, StorageError, Store, leases, processes
+from isocompute.store.hours import gpus_of, is_on_cpu
 from isocompute.store.register import register
 from isocompute.store.status import study_status
 from isocompute.study import Limits
@@ -71,6 +72,25 @@ def test_commit_share_does_not_change_the_records(tmp_path, truth):
 def test_slices_do_not_change_the_records(tmp_path, truth, slices):
     run_study(small_study(slices=slices), tmp_path / "s", workers=0, settings=FAST)
     assert digest(tmp_path / "s", tmp_path / "x") == truth
+
+
+@pytest.mark.parametrize(("engine", "options", "gpus", "on_cpu"), [
+    ("local", {}, None, True),
+    ("local", {"device": "cuda:1"}, 1, False),
+    ("trl", {"device": "cpu", "processes": 2}, None, True),
+    ("trl", {"device": "cuda"}, 1, False),
+    ("trl", {"processes": 4}, 4, False),  # it takes the GPUs that are there
+    ("simulator", {}, None, False),
+])  # fmt: skip
+def test_runs_on_gpus_train_one_at_a_time_and_are_priced_by_all(
+    engine, options, gpus, on_cpu, monkeypatch
+):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(16)), raising=False)
+    study = small_study(engine=engine, options=options)
+    assert default_workers(study) == (16 if gpus is None else 1)
+    run = SimpleNamespace(spec=study.runs[0].to_dict())
+    assert gpus_of(run) == gpus
+    assert is_on_cpu(run) is on_cpu
 
 
 def test_a_run_is_evaluated_where_it_ends_and_no_slice_of_it(tmp_path):
@@ -634,6 +654,17 @@ def test_pace_follows_a_line_in_the_batch_size():
     assert pace.left_s([(8, 100)] * 4, 2) == pytest.approx(3.6)
     pace.add(8, 0, 5.0)
     assert pace.step_s(8) == pytest.approx(0.018)
+
+
+def test_the_first_attempt_tells_the_time_left_while_it_goes_on():
+    spec, pace = small_study(ns=(2,)).runs[0], Pace()
+    pace.saw(1, spec, 3, 100.0)  # its start may have taken minutes
+    assert pace.left_s([(8, 10)], 1) is None
+    for step, at in ((4, 102.0), (4, 110.0), (7, 108.0)):
+        pace.saw(1, spec, step, at)
+    assert pace.left_s([(8, 10)], 1) == pytest.approx(20.0)
+    pace.add(8, 10, 30.0, 1)  # as it was in all
+    assert pace.left_s([(8, 10)], 1) == pytest.approx(30.0)
 
 
 def test_exit_codes():

@@ -21,7 +21,7 @@ from isocompute.store import Store
 from isocompute.study import RunSpec, Study, load_study
 from isocompute.study.adaptive import Bounds, Decision, Grid, Look
 from isocompute.study.cost import Calibration, most_starts, study_cost
-from isocompute.study.rates import RatesByBatch
+from isocompute.study.rates import BatchRate, RatesByBatch
 from isocompute.study.sweep import DOUBLING, Limits
 from isocompute.study.yaml12 import parse_yaml
 from study_helpers import FAST, small_study
@@ -453,6 +453,28 @@ def test_cost_before_the_first_rollout(tmp_path):
     assert timed.tokens == drawn * 10  # the user's rate stands before the measured one
     assert study_cost(small_study(), measured).tokens == drawn * 5
     assert "2 runs, 512 rollouts" in timed.line()
+
+
+def test_a_clock_on_the_gpus_goes_before_rates_of_earlier_runs():
+    measured = Calibration(step_s={8: 0.1, 16: 0.2}, evaluation_s=1.0, tokens_per_rollout=5.0,
+                           rollouts=1, tokens=5, wall_s=1.0, start_s=10.0)  # fmt: skip
+    usual = Rates(rollouts_per_gpu_hour=100.0, usd_per_gpu_hour=3.0)
+    earlier = RatesByBatch(known=[BatchRate(problems_per_batch=4, rollouts_per_problem=2)])
+    on_cpu = replace(small_study(ns=(2, 4)), rates=usual, rates_by_batch=earlier)
+    on_gpus = replace(on_cpu, runs=[
+        replace(spec, engine="trl", engine_options={"processes": 2}) for spec in on_cpu.runs
+    ])  # fmt: skip
+    cost = study_cost(on_gpus, measured)
+    assert cost.gpu_hours == pytest.approx(2 * cost.worker_s / 3600)
+    assert cost.usd == pytest.approx(3 * cost.gpu_hours)
+    assert cost.start_gpu_hours == pytest.approx(4 * 2 * 10 / 3600)  # two slices of two runs
+    assert study_cost(replace(on_gpus, rates=Rates()), measured).gpu_hours == cost.gpu_hours
+    by_rates = study_cost(on_gpus)
+    assert by_rates.gpu_hours != pytest.approx(cost.gpu_hours)
+    # A rate that a person wrote holds, and a CPU's seconds are not those of GPUs.
+    said = replace(on_gpus, rates_by_batch=RatesByBatch())
+    assert study_cost(said, measured).gpu_hours == by_rates.gpu_hours
+    assert study_cost(on_cpu, measured).gpu_hours == study_cost(on_cpu).gpu_hours
 
 
 def test_starts_are_in_the_price_and_told_where_they_are_much():

@@ -60,8 +60,8 @@ def _add_study(parser: Parser, default: str) -> None:
     )
     parser.add_argument(
         "--workers", type=count, metavar="N",
-        help="processes of one thread each (default: one per core; for verl and command 1; 0: in "
-        "this process)",
+        help="processes of one thread each (default: one per core; on GPUs, for verl and command "
+        "1; 0: in this process)",
     )  # fmt: skip
     parser.add_argument(
         "--calibrate", type=nonnegative, metavar="SECONDS",

@@ -31,6 +31,8 @@ _SETTLE = {
     "trl": "Responses are cut at max_new_tokens ({}). `python` names the interpreter that has TRL.",
     "verl": "Responses are cut at max_response_tokens ({}). `python` names the interpreter that "
             "has verl.",
+    "local": "Trains on the CPU. On a GPU: engine_options: {{device: cuda}}, see "
+             "docs/engines-local.md.",
 }
 _CHECKED = (
     "Answers are checked by `verifier`: exact (the whole response is the answer), integer, math, "
@@ -189,7 +191,7 @@ def write_study(path: str | Path, sweep: Sweep, trainer: Trainer, **more: Any) -
     lines = ["# Written by `isocompute design`; its words: docs/sweep.md, a recipe's: docs/api.md."]
     if trainer.stands_in:
         lines.append("# Problems or model are placeholders: put yours in before you run it.")
-    if trainer.engine != "local":
+    if trainer.engine != "local" or trainer.gpus is not None:
         lines.append(f"# {_SETTLE[trainer.engine].format(trainer.cut)}")
     if trainer.train is not None:
         lines.append(f"# {_CHECKED}")
@@ -240,7 +242,7 @@ def study_content(path: Path, sweep: Sweep, trainer: Trainer, *, final: float | 
 
 
 def _rates(price: Price, trained: Sweep, tried: Sweep | None) -> dict[str, Any]:
-    """What rollouts cost: one rate for all, and that of each batch where they differ."""
+    """What rollouts cost, for all and by batch: what the study's own runs take goes before."""
     runs = {
         (Configuration(part.problems_per_batch, n), part.steps(n) * part.problems_per_batch * n)
         for part in (trained, tried) if part is not None for n in part.rollouts_per_problem
@@ -253,9 +255,8 @@ def _rates(price: Price, trained: Sweep, tried: Sweep | None) -> dict[str, Any]:
         rows.append({**c._asdict(), "rollouts": rollouts, **_known(
             tokens_per_rollout=own.tokens_per_rollout,
             rollouts_per_gpu_hour=own.rollouts_per_gpu_hour)})  # fmt: skip
-    differ = any(row.get(name) != value for row in rows for name, value in vars(usual).items()
-                 if name in ("tokens_per_rollout", "rollouts_per_gpu_hour"))  # fmt: skip
-    words: dict[str, Any] = {**_known(**vars(usual)), **({"by_batch": rows} if differ else {})}
+    words: dict[str, Any] = _known(**vars(usual))
+    words |= {"by_batch": rows} if words.keys() - {"usd_per_gpu_hour"} else {}
     if usual.rollouts_per_gpu_hour is not None:
         words |= _known(gpu_hours_per_start=price.start)
         words |= {"evaluations_timed": True} if price.clocked else {}

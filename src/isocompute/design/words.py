@@ -182,7 +182,8 @@ def _written(d: Row) -> list[str]:
         toys = [x["remedy"] for x in d["notices"] if x["code"] == "stand_ins"]
         which = "" if d["answer"] == "sweep" else f": the {d['written']}"
         which += "" if toys else _whose_rate(d)
-        held = f"{d['study']} ({d['engine']}{', placeholders' if toys else ''}){which}"
+        on = ", on the CPU" if d["engine"] == "local" and d["gpus"] else ""
+        held = f"{d['study']} ({d['engine']}{on}{', placeholders' if toys else ''}){which}"
         lines += _row("Wrote", f"{held}. {toys[0]}" if toys else held)
         if d.get("lacks") is not None:
             lines += _row("", f"To train it here: {d['lacks']}")
@@ -193,10 +194,9 @@ def _written(d: Row) -> list[str]:
     unpaid = [f"{x['text']} {x['remedy']}" for x in d["notices"] if x["code"] == "rates_unpaid"]
     lines += [line for text in unpaid for line in _row("Rate", text)]
     if d["study"] is not None:
-        command = f"isocompute run {d['study']}"
         of_sweep = d["written"] == "sweep"
         aside = "it stops by itself" if of_sweep else "of placeholders: a rehearsal" * bool(toys)
-        lines += _command("Run" if of_sweep else "Start", command, aside)
+        lines += _command("Run" if of_sweep else "Start", f"isocompute run {d['study']}", aside)
     return lines
 
 

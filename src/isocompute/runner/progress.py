@@ -90,25 +90,52 @@ class Summary:
 
 @dataclass
 class Pace:
-    """Seconds per update of each batch size, measured, and what that says about the rest."""
+    """Seconds per update of each batch size, measured, and what that says about the rest.
+
+    Args:
+        steps, seconds: of attempts that ended, by batch size.
+        going: of each that goes on its batch size, its first update seen and the last, with times.
+    """
 
     steps: dict[int, float] = field(default_factory=dict)
     seconds: dict[int, float] = field(default_factory=dict)
+    going: dict[int, tuple[int, int, float, int, float]] = field(default_factory=dict)
 
-    def add(self, batch_size: int, steps: int, seconds: float) -> None:
-        """Updates of one batch size and the time that they took, evaluations included."""
+    def saw(self, attempt: int, spec: RunSpec, step: int, at: float) -> None:
+        """An update of an attempt that goes on, at a monotonic time."""
+        size, first, began, last, _ = self.going.get(
+            attempt, (spec.allocation.batch_size, step, at, step - 1, at)
+        )
+        if step > last:
+            self.going[attempt] = (size, first, began, step, at)
+
+    def add(
+        self, batch_size: int, steps: int, seconds: float, attempt: int | None = None
+    ) -> None:
+        """Updates of one batch size and the time that they took, evaluations included.
+
+        Args:
+            batch_size, steps, seconds: of an attempt that ended.
+            attempt: under which its updates were seen.
+        """
+        self.going.pop(attempt or 0, None)
         if steps > 0 and seconds > 0:
             self.steps[batch_size] = self.steps.get(batch_size, 0.0) + steps
             self.seconds[batch_size] = self.seconds.get(batch_size, 0.0) + seconds
 
     def step_s(self, batch_size: int) -> float | None:
         """Seconds per update: measured, or on the line a + b * batch_size through the rest."""
-        if batch_size in self.steps:
-            return self.seconds[batch_size] / self.steps[batch_size]
-        if not self.steps:
+        steps, seconds = self.steps.copy(), self.seconds.copy()
+        for size, first, began, last, at in self.going.values():
+            if last > first:
+                steps[size] = steps.get(size, 0.0) + last - first
+                seconds[size] = seconds.get(size, 0.0) + at - began
+        if batch_size in steps:
+            return seconds[batch_size] / steps[batch_size]
+        if not steps:
             return None
-        sizes = np.array(sorted(self.steps), dtype=np.float64)
-        each = np.array([self.seconds[int(b)] / self.steps[int(b)] for b in sizes])
+        sizes = np.array(sorted(steps), dtype=np.float64)
+        each = np.array([seconds[int(b)] / steps[int(b)] for b in sizes])
         if len(sizes) == 1:
             return float(each[0] * max(batch_size / sizes[0], 1.0))
         design = np.stack([np.ones_like(sizes), sizes], axis=1) / each[:, None]

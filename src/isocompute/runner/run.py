@@ -61,8 +61,8 @@ def run_study(
     Args:
         study: what to run.
         folder: where study.db and the checkpoints live; made if missing.
-        workers: worker processes of one thread each; None: one per core, or 1 for an engine that
-            takes the whole machine; 0: in this process.
+        workers: worker processes of one thread each; None: one per core, or 1 on GPUs and for an
+            engine that takes the whole machine; 0: in this process.
         progress: called about once a second, and when something happens.
         settings: timing.
         retry_failed: try failed and invalid runs again.
@@ -80,9 +80,9 @@ def run_study(
 
 
 def default_workers(study: Study) -> int:
-    """One per core, or 1 for an engine that takes the whole machine."""
+    """One per core; 1 on GPUs, which runs side by side would slow, and for a whole machine."""
     whole = takes_whole_machine(spec.engine for spec in study.runs)
-    return 1 if whole else len(os.sched_getaffinity(0))
+    return 1 if whole or any(spec.gpus for spec in study.runs) else len(os.sched_getaffinity(0))
 
 
 class _Runner:
@@ -232,13 +232,14 @@ class _Runner:
             return
         if event.outcome is None:
             self.live[claim.hash] = (event.step, claim.target_steps)
+            self.pace.saw(claim.attempt, event.task.spec, event.step, time.monotonic())
             return
         _, started = self.tasks.pop(claim.attempt)
         step, _ = self.live.pop(claim.hash)
         self._settle(event.task, event.outcome)
         steps = self.database.read("SELECT steps_done FROM runs WHERE run = ?", (claim.run,))[0][0]
         self.pace.add(event.task.spec.allocation.batch_size, max(steps, step) - claim.from_step,
-                      time.monotonic() - started)  # fmt: skip
+                      time.monotonic() - started, claim.attempt)  # fmt: skip
         self._report(force=True)
 
     def _settle(self, task: Task, outcome: Outcome) -> None:
@@ -358,6 +359,7 @@ class _Runner:
 
     def _tick(self, task: Task, step: int) -> None:
         self.live[task.claim.hash] = (step, task.claim.target_steps)
+        self.pace.saw(task.claim.attempt, task.spec, step, time.monotonic())
         self.pulse.beat()
         self._enforce_limits()
         self._report()

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isocompute.store.store import Store, StoredRun
+from isocompute.study.spec import gpus_asked
 
 
 def trained_s(store: Store, run: StoredRun) -> NDArray[np.float64] | None:
@@ -34,15 +35,9 @@ def gpu_hours_of(store: Store, run: StoredRun) -> NDArray[np.float64] | None:
 
 def gpus_of(run: StoredRun) -> int | None:
     """GPUs that a run trains on, where its engine is told how many."""
-    options = run.spec.get("engine_options") or {}
-    if run.spec["engine"] == "verl":
-        return int(options.get("nodes", 1)) * int(options.get("gpus_per_node", 8))
-    if run.spec["engine"] == "command":
-        return options.get("gpus")
-    on_gpus = str(options.get("device", "cpu")).startswith("cuda")
-    return int(options.get("processes", 1)) if on_gpus else None
+    return gpus_asked(run.spec["engine"], run.spec.get("engine_options") or {})
 
 
 def is_on_cpu(run: StoredRun) -> bool:
-    """Whether it is known to train on processors alone: the local engine, unless told of a GPU."""
-    return run.spec["engine"] == "local" and gpus_of(run) is None
+    """Whether it is known to train on processors alone, as the local engine unless told."""
+    return run.spec["engine"] in ("local", "trl") and gpus_of(run) is None

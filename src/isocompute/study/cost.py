@@ -131,8 +131,8 @@ def study_cost(
 ) -> Cost:  # fmt: skip
     """Cost of a study, from its rates and, where there is one, a calibration.
 
-    Seconds per update between and beyond the measured batch sizes lie on the line through the
-    two nearest ones.
+    A clock on the GPUs that train goes before rates of earlier runs. Seconds per update between and
+    beyond the measured batch sizes lie on the line through the two nearest ones.
 
     Args:
         study: what would be run.
@@ -156,6 +156,12 @@ def study_cost(
         seconds = [run_seconds(study, spec, calibration, evaluations) for spec in runs]
         worker_s = sum(seconds)
         wall_s = max(worker_s / max(workers, 1), max(seconds))
+        gpus = [spec.gpus for spec in runs]
+        if all(gpus) and (study.rates_by_batch.known or known["gpu_hours"] is None):
+            hours = sum(s * (n or 0) for s, n in zip(seconds, gpus, strict=True)) / 3600
+            usd = study.rates.usd_per_gpu_hour
+            known |= {"gpu_hours": hours, "usd": None if usd is None else usd * hours}
+            each = calibration.start_s * max(n or 0 for n in gpus) / 3600
     return Cost(
         runs=len(runs), rollouts=rollouts, evaluation_rollouts=evaluation_rollouts,
         worker_s=worker_s, wall_s=wall_s, **known, starts=starts,

@@ -26,6 +26,16 @@ def run_words(spec: Mapping[str, Any]) -> str:
     return ", ".join(f"{key}={value}" for key, value in {**of, **spec.get("arm", {})}.items())
 
 
+def gpus_asked(engine: str, options: Mapping[str, Any]) -> int | None:
+    """GPUs that a study file asks for; TRL takes them unless it is told to use the CPU."""
+    if engine == "verl":
+        return int(options.get("nodes", 1)) * int(options.get("gpus_per_node", 8))
+    if engine == "command":
+        return options.get("gpus")
+    device = str(options.get("device", "auto" if engine == "trl" else "cpu"))
+    return int(options.get("processes", 1)) if device != "cpu" else None
+
+
 @dataclass(frozen=True, kw_only=True)
 class RunSpec:
     """Everything that one training run depends on.
@@ -58,6 +68,11 @@ class RunSpec:
     first_evaluation: int = 1024
     end: int | None = None
     arm: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def gpus(self) -> int | None:
+        """GPUs that it trains on, where its engine is told how many."""
+        return gpus_asked(self.engine, self.engine_options)
 
     @property
     def learning_rate(self) -> float:

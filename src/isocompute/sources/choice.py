@@ -8,13 +8,16 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 
 from isocompute.domain import Curve
 from isocompute.domain.text import none_of, some_of
 from isocompute.errors import InputError
+from isocompute.importers.runs.repetitions import Named, refuse_two_sweeps
 from isocompute.importers.runs.shared import ENOUGH
+from isocompute.importers.words.paths import run_name
 from isocompute.importers.words.vocabulary import column_of, is_own
 from isocompute.metrics import parse_metric
 from isocompute.store import arms
@@ -141,3 +144,27 @@ def _is_whole(c: Curve) -> bool:
 def _but_set(c: Curve) -> tuple[object, ...]:
     scores = c.score_K.tobytes(), c.rollouts_K.tobytes()
     return c.configuration, c.run, c.seed, c.metric, c.split, *scores
+
+
+def refuse_tables_of_two_sweeps(found: Sequence[tuple[Path, Curve]]) -> None:
+    """Curves of several tables are those of one sweep, also by the names of the tables.
+
+    Runs count that have no name of their own, or scores of the same updates in several tables: not
+    parts of one course.
+
+    Raises:
+        InputError: names two of the tables.
+    """
+    at = Counter((run, *rest) for _, run, *rest in {
+        (table, c.run, c.configuration, c.seed, c.metric, c.problem_set, c.split, c.arm, x)
+        for table, c in found if c.run for x in c.rollouts_K[c.rollouts_K > 0].tolist()
+    })  # fmt: skip
+    twice = {"", *(run for (run, *_), tables in at.items() if tables > 1)}
+    refuse_two_sweeps(
+        [
+            Named(run_name(table), (c.problems_per_batch, c.rollouts_per_problem, c.seed),
+                  frozenset([(c.metric, c.problem_set, f"{c.split} {c.arm}")]), of_file=True)
+            for table, c in found if c.run in twice
+        ],
+        "give the files of one of them alone (fit runs/*/NAME.csv).",
+    )  # fmt: skip

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -24,9 +23,7 @@ from isocompute.importers import (
 from isocompute.importers.convert import note_lines, pooled, to_curves
 from isocompute.importers.given import tables_or_runs
 from isocompute.importers.runs.repetitions import (
-    Named,
     own_range,
-    refuse_two_sweeps,
     require_one_arm,
     select_imported,
     unsaid,
@@ -40,7 +37,6 @@ from isocompute.importers.values.reading import anew
 from isocompute.importers.words.asking import answered, asked_at_once
 from isocompute.importers.words.meanings import SPLITS
 from isocompute.importers.words.names import with_names
-from isocompute.importers.words.paths import run_name
 from isocompute.importers.words.scale import (
     PLAIN,
     refuse_percent,
@@ -48,7 +44,14 @@ from isocompute.importers.words.scale import (
     require_range,
     rescaled,
 )
-from isocompute.sources.choice import metric_of, of_one_exam, of_one_set, one_of, without_doubles
+from isocompute.sources.choice import (
+    metric_of,
+    of_one_exam,
+    of_one_set,
+    one_of,
+    refuse_tables_of_two_sweeps,
+    without_doubles,
+)
 from isocompute.sources.grid import GRID, load_grid
 from isocompute.sources.studies import Found, is_study, study_curves
 from isocompute.store import Store, arms
@@ -281,8 +284,7 @@ def _read(asked: _Asked) -> Found:
             found = [(table, c) for table in tables for c in load_tidy(table, **how)]
             check_one_recipe([c for _, c in found], asked.path, asked.where)
             if len(tables) > 1 and "run" not in asked.where:
-                twice = {"", *_in_two_tables(found)}
-                refuse_two_sweeps([_named(*one) for one in found if one[1].run in twice], _ALONE)
+                refuse_tables_of_two_sweeps(found)
         except InputError as error:
             error.args = (shown(str(error)),)
             raise
@@ -301,25 +303,6 @@ def _require_rates(asked: _Asked) -> None:
             f"{asked.path}: its scores are success rates in 0..1, but got the range {low:g} to "
             f"{high:g}; drop --range."
         )
-
-
-_ALONE = "give the files of one of them alone (fit runs/*/NAME.csv)."
-
-
-def _in_two_tables(found: Sequence[tuple[Path, Curve]]) -> set[str]:
-    """Runs that have scores of the same updates in several tables, and not parts of one course."""
-    at = Counter((run, *rest) for _, run, *rest in {
-        (table, c.run, c.configuration, c.seed, c.metric, c.problem_set, c.split, c.arm, x)
-        for table, c in found if c.run for x in c.rollouts_K[c.rollouts_K > 0].tolist()
-    })  # fmt: skip
-    return {run for (run, *_), tables in at.items() if tables > 1}
-
-
-def _named(table: Path, c: Curve) -> Named:
-    """A curve by the name of its table."""
-    of = frozenset([(c.metric, c.problem_set, f"{c.split} {c.arm}")])
-    return Named(run_name(table), (c.problems_per_batch, c.rollouts_per_problem, c.seed), of,
-                 of_file=True)  # fmt: skip
 
 
 def _of_split(asked: _Asked, curves: list[Curve]) -> Found:

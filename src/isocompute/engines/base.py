@@ -116,6 +116,9 @@ class Sink(Protocol):
     def evaluation(self, record: EvaluationRecord) -> None:
         """Take one evaluation's record."""
 
+    def reached(self, step: int) -> None:
+        """Hear how far a trainer is whose records come later: told to people, and not kept."""
+
     def checkpoint(self, step: int) -> AbstractContextManager[Path]:
         """A fresh folder for the engine's own files (safetensors, JSON).
 

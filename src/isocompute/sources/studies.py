@@ -25,6 +25,7 @@ from isocompute.store.arms import Where, arm_labels, require_one_arm, select_run
 from isocompute.store.decisions import load_looks, resting_states
 from isocompute.store.health import failed_rules
 from isocompute.store.hours import gpu_hours_of, gpus_of, is_on_cpu
+from isocompute.store.sampled import samples_of
 from isocompute.store.shared import pair_of, stored_shared
 from isocompute.store.starts import start_s
 from isocompute.study.sweep import Study
@@ -88,7 +89,7 @@ def _run_curves(
 ) -> Iterator[Curve]:
     found = store.evaluations(run.hash, problem_set=problem_set)
     failed, hours_K = failed_rules(store, run), gpu_hours_of(store, run)
-    gpus = None if hours_K is None else gpus_of(run)
+    gpus = None if hours_K is None else gpus_of(store, run)
     begins_s = None if hours_K is None else start_s(store, run)
     for name in sorted(set(found.problem_set_K.tolist())):
         rows_K = np.flatnonzero(found.problem_set_K == name)
@@ -98,13 +99,16 @@ def _run_curves(
                 f"evaluations of one run must draw the same number of samples, but run {run.hash} "
                 f"has {samples} and {int(found.samples_K[rows_K].max())}; ask for a new study."
             )
-        wanted = parse_metric(metric or f"avg@{samples}")
         counts_KC = found.counts_KC[rows_K, : samples + 1]
         problems = int(counts_KC.sum(axis=1).min())
+        k = samples_of(run.spec, name, samples, problems)
+        wanted = parse_metric(metric or f"avg@{k}")
+        # Of single outcomes the mean is that of as many samples as there are, and nothing else is.
+        table = metric_table(samples, "avg@1" if wanted.kind == "avg" and wanted.k <= k else wanted)
         yield Curve(
             **_identity(run),
             rollouts_K=found.rollouts_K[rows_K].astype(np.float64),
-            score_K=counts_KC @ metric_table(samples, wanted) / counts_KC.sum(axis=1),
+            score_K=counts_KC @ table / counts_KC.sum(axis=1),
             metric=str(wanted),
             problem_set=name,
             tokens_K=found.tokens_K[rows_K].astype(np.float64),
@@ -265,7 +269,7 @@ def with_own_start(study: Study, folder: str | Path) -> Study:
     if study.rates_by_batch.gpu_hours_per_start is not None:
         return study
     with Store(folder) as store:
-        known = [each * (gpus_of(run) or 1) / 3600 for run in store.runs()
+        known = [each * (gpus_of(store, run) or 1) / 3600 for run in store.runs()
                  if (each := start_s(store, run)) is not None]  # fmt: skip
     if not known:
         return study

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isocompute.store.store import Store, StoredRun
+from isocompute.study.spec import on_cpu
 
 
 def trained_s(store: Store, run: StoredRun) -> NDArray[np.float64] | None:
@@ -27,22 +28,28 @@ def trained_s(store: Store, run: StoredRun) -> NDArray[np.float64] | None:
 
 
 def gpu_hours_of(store: Store, run: StoredRun) -> NDArray[np.float64] | None:
-    """GPU-hours of the same; a worker without GPUs counts as one."""
-    took = trained_s(store, run)
-    return None if took is None else took * (gpus_of(run) or 1) / 3600
+    """GPU-hours of the same; a worker without GPUs counts as one.
+
+    None of a command that nobody gave GPUs: its own are not known.
+    """
+    took, gpus = trained_s(store, run), gpus_of(store, run)
+    if took is None or (gpus is None and run.spec["engine"] == "command"):
+        return None
+    return took * (gpus or 1) / 3600
 
 
-def gpus_of(run: StoredRun) -> int | None:
-    """GPUs that a run trains on, where its engine is told how many."""
+def gpus_of(store: Store, run: StoredRun) -> int | None:
+    """GPUs that a run trains on, where its engine, or of a command the study, is told how many."""
     options = run.spec.get("engine_options") or {}
     if run.spec["engine"] == "verl":
         return int(options.get("nodes", 1)) * int(options.get("gpus_per_node", 8))
     if run.spec["engine"] == "command":
-        return options.get("gpus")
+        rates = (store.info().get("source") or {}).get("rates") or {}
+        return options.get("gpus") or rates.get("gpus")
     on_gpus = str(options.get("device", "cpu")).startswith("cuda")
     return int(options.get("processes", 1)) if on_gpus else None
 
 
 def is_on_cpu(run: StoredRun) -> bool:
     """Whether it is known to train on processors alone: the local engine, unless told of a GPU."""
-    return run.spec["engine"] == "local" and gpus_of(run) is None
+    return on_cpu(run.spec["engine"], run.spec.get("engine_options") or {})

@@ -14,6 +14,15 @@ from isocompute.allocation import Allocation, evaluation_index
 from isocompute.problems import ProblemSet
 from isocompute.recipe import Recipe
 
+# Options of an engine that say how what a trainer left is read, not how it trains: they are no part
+# of a run, and one whose log could not be read is read again under others.
+READING = ("map",)
+
+
+def on_cpu(engine: str, options: Mapping[str, Any]) -> bool:
+    """Whether it is known to train on processors alone: the local engine, unless told of a GPU."""
+    return engine == "local" and not str(options.get("device", "cpu")).startswith("cuda")
+
 
 def run_words(spec: Mapping[str, Any]) -> str:
     """What tells a run of a study from the others, in words of its file.
@@ -142,5 +151,7 @@ class RunSpec:
         spec = self.to_dict()
         del spec["steps"]
         spec.pop("arm", None)
+        for word in READING:
+            spec["engine_options"].pop(word, None)
         text = json.dumps(spec, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
         return hashlib.sha256(text.encode()).hexdigest()[:16]

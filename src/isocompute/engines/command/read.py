@@ -6,6 +6,7 @@ Shape legend: P problems of a validation set.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,34 +18,32 @@ from isocompute.errors import InputError
 from isocompute.importers.read import read_log
 from isocompute.importers.values.imported import ImportedRun, Series
 from isocompute.importers.values.timing import gpu_hours, said_of
-from isocompute.importers.words.settings import Settings
+from isocompute.importers.words.scored import keys_there, likely_key, metric_named
 from isocompute.study.spec import RunSpec
 
 
-def read_run(
-    spec: RunSpec, options: CommandOptions, folder: Path, note: Callable[[str], None]
-) -> ImportedRun | None:
+def read_run(spec: RunSpec, options: CommandOptions, folder: Path) -> ImportedRun:
     """The run that the log in a folder is of.
 
     Args:
         spec: what was asked.
         options: of the engine.
         folder: the run's own.
-        note: hears why a log cannot be read; the answer is None then.
 
     Raises:
-        InputError: a log of another reader, of several runs, or of another run than was asked.
+        InputError: a log that cannot be read, of another reader, of several runs, or of another
+            run than was asked.
     """
     path, a = folder / options.log, spec.allocation
-    try:
-        runs = read_log(path, settings=Settings(
-            problems_per_batch=a.problems_per_batch, seed=spec.seed,
-            rollouts_per_problem=a.rollouts_per_problem,
-            evaluation_samples=spec.evaluation_samples,
-        ))  # fmt: skip
-    except InputError as error:
-        note(str(error))
-        return None
+    if not path.exists():
+        raise InputError(
+            f"the command must leave its log at {path}, but there is none; let it write there, or "
+            f"correct engine_options.log, which is {options.log!r} below {{folder}}."
+        )
+    runs = read_log(path, settings=replace(
+        options.columns, problems_per_batch=a.problems_per_batch, seed=spec.seed,
+        rollouts_per_problem=a.rollouts_per_problem, evaluation_samples=spec.evaluation_samples,
+    ))  # fmt: skip
     runs = [r for r in runs if r.provenance.format in READERS[options.reader]]
     if len(runs) != 1:
         raise InputError(
@@ -63,6 +62,29 @@ def read_run(
     return found
 
 
+def nothing_measured(found: ImportedRun, spec: RunSpec, path: Path) -> str:
+    """Why a log has no score for the study, and the cure: its keys that were not understood."""
+    sets = {s.problem_set for s in found.series if s.split == "validation"}
+    if sets:
+        return (
+            f"the log's validation sets must be those of the study, but {path} scores "
+            f"{', '.join(sorted(map(repr, sets)))} and the study has "
+            f"{', '.join(map(repr, spec.validation))}; name them so under problems.validation."
+        )
+    key = likely_key(found.provenance.candidates)
+    meaning = metric_named(key) if key != "KEY" else f"avg@{spec.evaluation_samples}"
+    return (
+        f"a log must hold a held-out score, but {path} has none{keys_there([found])}; where a key "
+        f"holds it, write engine_options.map: {{{key}: {meaning}}} into the study file and add "
+        "--retry-failed, else let the trainer evaluate sooner."
+    )
+
+
+def last_of(found: ImportedRun) -> int:
+    """The last update that a log tells of."""
+    return max((int(s.step_K[-1]) for s in found.series if s.step_K.size), default=0)
+
+
 def tokens_of(found: ImportedRun) -> dict[int, int]:
     """Cumulative training tokens where the log says them."""
     return {
@@ -79,6 +101,16 @@ def seconds_of(found: ImportedRun, steps: int) -> list[float]:
         return []
     until = gpu_hours(np.arange(steps + 1.0), told["s_per_step"], told["pace"]) * 3600
     return [float(each) for each in np.diff(until)]
+
+
+def evaluated_s(found: ImportedRun) -> Callable[[int, int], float]:
+    """Seconds of evaluations after one step, up to another, as far as the log tells them apart."""
+    times = found.spent.times
+    if times is None or times.alone_T is None:
+        return lambda _, __: 0.0
+    until_T = np.r_[0.0, times.until_T]
+    total_T = np.r_[0.0, np.cumsum(times.seconds_T - times.alone_T)]
+    return lambda after, step: float(np.diff(np.interp([after, step], until_T, total_T))[0])
 
 
 def scores_of(

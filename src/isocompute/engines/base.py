@@ -147,6 +147,8 @@ class Engine(Protocol):
     An engine whose trainer lives in a Python of its own may have `check_installed(spec)`: it raises
     NotInstalledError where that Python lacks it. It is asked once, before the first attempt.
 
+    One that may be unable to continue a run has `goes_on(spec)`: a study of slices needs it.
+
     One whose trainer evaluates at other steps than the grid's may have `evaluations(spec)`: how
     often, step 0 included, in one slice. What a study will cost counts them.
     """

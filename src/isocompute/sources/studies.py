@@ -47,7 +47,7 @@ def is_study(path: str | Path) -> bool:
 
 def study_curves(
     path: str | Path, where: Where, *, metric: str | None = None, problem_set: str | None = None,
-    split: str | None = None, train: bool = False,
+    split: str | None = None, train: bool = False, gpus: int | None = None,
 ) -> Found:  # fmt: skip
     """One curve per run and problem set; a run whose weights never moved has none.
 
@@ -57,6 +57,7 @@ def study_curves(
         problem_set: None: a curve on every one.
         split: "train": those of the training batches; else of validation.
         train: whether to give those of the training batches, too.
+        gpus: of a run, where nothing says them.
 
     Raises:
         InputError: a selection of nothing, runs of several recipes, a metric of more samples
@@ -79,17 +80,18 @@ def study_curves(
                 c.replace(is_frozen=rests.get(run.hash) == "frozen",
                           seen=seen.get((pair_of(run.spec, c.problem_set), c.problem_set), 0.0))
                 for run in runs
-                for c in _run_curves(store, run, metric, problem_set)
+                for c in _run_curves(store, run, metric, problem_set, gpus)
             ]  # fmt: skip
         return Found(curves, list(_train_curves(store, runs, None)) if train else [], runs)
 
 
 def _run_curves(
-    store: Store, run: StoredRun, metric: str | None, problem_set: str | None
-) -> Iterator[Curve]:
+    store: Store, run: StoredRun, metric: str | None, problem_set: str | None,
+    usual: int | None = None,
+) -> Iterator[Curve]:  # fmt: skip
     found = store.evaluations(run.hash, problem_set=problem_set)
-    failed, hours_K = failed_rules(store, run), gpu_hours_of(store, run)
-    gpus = None if hours_K is None else gpus_of(store, run)
+    failed, hours_K = failed_rules(store, run), gpu_hours_of(store, run, usual)
+    gpus = None if hours_K is None else gpus_of(store, run, usual)
     begins_s = None if hours_K is None else start_s(store, run)
     for name in sorted(set(found.problem_set_K.tolist())):
         rows_K = np.flatnonzero(found.problem_set_K == name)

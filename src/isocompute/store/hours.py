@@ -27,25 +27,31 @@ def trained_s(store: Store, run: StoredRun) -> NDArray[np.float64] | None:
     return np.asarray(np.cumsum(took))
 
 
-def gpu_hours_of(store: Store, run: StoredRun) -> NDArray[np.float64] | None:
+def gpu_hours_of(
+    store: Store, run: StoredRun, usual: int | None = None
+) -> NDArray[np.float64] | None:
     """GPU-hours of the same; a worker without GPUs counts as one.
 
     None of a command that nobody gave GPUs: its own are not known.
     """
-    took, gpus = trained_s(store, run), gpus_of(store, run)
+    took, gpus = trained_s(store, run), gpus_of(store, run, usual)
     if took is None or (gpus is None and run.spec["engine"] == "command"):
         return None
     return took * (gpus or 1) / 3600
 
 
-def gpus_of(store: Store, run: StoredRun) -> int | None:
-    """GPUs that a run trains on, where its engine, or of a command the study, is told how many."""
+def gpus_of(store: Store, run: StoredRun, usual: int | None = None) -> int | None:
+    """GPUs that a run trains on, where its engine, or of a command the study, is told how many.
+
+    Args:
+        usual: of a command, where neither says it.
+    """
     options = run.spec.get("engine_options") or {}
     if run.spec["engine"] == "verl":
         return int(options.get("nodes", 1)) * int(options.get("gpus_per_node", 8))
     if run.spec["engine"] == "command":
         rates = (store.info().get("source") or {}).get("rates") or {}
-        return options.get("gpus") or rates.get("gpus")
+        return options.get("gpus") or rates.get("gpus") or usual
     on_gpus = str(options.get("device", "cpu")).startswith("cuda")
     return int(options.get("processes", 1)) if on_gpus else None
 

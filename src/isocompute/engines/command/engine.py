@@ -13,7 +13,13 @@ import numpy as np
 from isocompute.allocation import evaluation_index
 from isocompute.engines.base import EvaluationRecord, Sink, StepRecord
 from isocompute.engines.command.kept import OF_ROWS, keep_rows, put_aside
-from isocompute.engines.command.options import PLACE, CommandOptions, check_spec, placeholders
+from isocompute.engines.command.options import (
+    FILL_IN,
+    PLACE,
+    CommandOptions,
+    check_spec,
+    placeholders,
+)
 from isocompute.engines.command.read import (
     evaluated_s,
     last_of,
@@ -25,7 +31,7 @@ from isocompute.engines.command.read import (
 )
 from isocompute.engines.command.tail import Tail
 from isocompute.engines.jobs import LocalJob, wait_until
-from isocompute.errors import InputError, RunError
+from isocompute.errors import InputError, NotInstalledError, RunError
 from isocompute.study.spec import RunSpec
 
 _REFERENCE = "command.json"
@@ -49,6 +55,24 @@ class CommandEngine:
             InputError: names the placeholder or the word of the recipe, and the cure.
         """
         check_spec(spec, CommandOptions.of(spec))
+
+    def check_installed(self, spec: RunSpec) -> None:
+        """Refuse to start what `design` left open.
+
+        Raises:
+            NotInstalledError: names the option.
+        """
+        if name := CommandOptions.of(spec).unfilled:
+            what = ("the program and arguments of your trainer" if name == "command" else
+                    "the arguments with which it goes on in its folder, [] if it does so by itself")
+            raise NotInstalledError(
+                f"engine_options.{name} must be filled in, but still holds {FILL_IN}; put {what} "
+                "there (docs/howto/own-trainer.md)."
+            )
+
+    def goes_on(self, spec: RunSpec) -> bool:
+        """Whether a run that was stopped continues: an adaptive sweep trains in slices."""
+        return CommandOptions.of(spec).resume is not None
 
     def run(self, spec: RunSpec, resume: Path | None, sink: Sink) -> None:
         """Run the command to its end, then hand over what its log says.

@@ -35,7 +35,8 @@ _NEEDED = (
 )  # fmt: skip
 _IN_THE_RATE = {"learning_rate", "base_batch_size", "learning_rate_scaling",
                 "allow_entropy_without_kl"}  # fmt: skip
-FILL_IN = "FILL_IN"  # what `design` writes in place of a command that nobody gave
+FILL_IN = "FILL_IN"  # what `design` writes in place of arguments that nobody gave
+NEEDED = ("problems_per_batch", "rollouts_per_problem", "steps", "seed", "learning_rate", "folder")
 PLACE = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
 
@@ -92,13 +93,8 @@ class CommandOptions:
                     f"shell), but got {value!r:.80}; write [python, train.py, --lr, "
                     "'{learning_rate}']."
                 )
-        if FILL_IN in given["command"]:
-            raise InputError(
-                f"engine_options.command must start your trainer, but still holds {FILL_IN}; put "
-                "its program and arguments there, with the placeholders that stand beside it."
-            )
         options = read_options(cls, "command", given)
-        _ = options.columns
+        _ = options.columns  # refused here, before anything starts
         if options.reader not in READERS:
             raise InputError(
                 f"engine_options.reader must be one of {', '.join(READERS)}, but got "
@@ -119,6 +115,12 @@ class CommandOptions:
                 "trainer write there, and give the path from there."
             )
         return options
+
+    @property
+    def unfilled(self) -> str:
+        """The first option that nobody has filled in; "" where there is none."""
+        parts = {"command": self.command, "resume": self.resume or ()}
+        return next((name for name, words in parts.items() if FILL_IN in words), "")
 
     @property
     def columns(self) -> Settings:

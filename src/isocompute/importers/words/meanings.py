@@ -25,6 +25,7 @@ from isocompute.importers.values.timing import (
     EPOCH,
     EPOCH_KEYS,
     TESTING,
+    OWN_TIMES,
     TIMING_KEYS,
 )
 from isocompute.importers.words.called import may_be_setting, refuse_logarithm
@@ -94,6 +95,8 @@ def meaning_of(
         mapped = settings.columns[key]
         if mapped.metric.label in ("rollouts", PROBLEMS_SAMPLED):
             return "sampled" if mapped.metric.label == PROBLEMS_SAMPLED else "rollouts"
+        if mapped.metric.label in OWN_TIMES:
+            return OWN_TIMES[mapped.metric.label]
         held = mapped.metric.label in IN_ROWS  # a name for B_p, n or the seed, no score
         if key != mapped.metric.label:
             refuse_logarithm(key, mapped.metric.label, [], "a column map")

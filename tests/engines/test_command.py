@@ -19,6 +19,7 @@ import numpy as np
 import pytest
 
 from isocompute.allocation import Allocation
+from isocompute.answers.machines import cadence
 from isocompute.engines.command import CommandEngine, placeholders
 from isocompute.engines.simulator import simulated_problems
 from isocompute.errors import InputError, RunError
@@ -506,11 +507,49 @@ def test_times_of_the_log_price_the_study_where_it_says_its_gpus(tmp_path: Path)
         run_study(study, folder, workers=0, settings=FAST)
         (curve,) = load_curves(str(folder))
         found = None if curve.gpu_hours_K is None else curve.gpu_hours_K.tolist()
-        near = 0.05 if command is evaluated else 1e-6  # what evaluates tells no training
-        assert found == (None if hours is None else pytest.approx(hours, rel=near)), found
+        assert curve.clocked == (command is evaluated)
+        if command is evaluated and hours is not None and found is not None:
+            # Its own evaluations, of steps 0, 4 and 8: a plan's run pays for as many.
+            assert found[-1] == pytest.approx(hours[-1] + 3 * 50 * 8 / 3600, rel=0.01)
+        else:
+            assert found == (None if hours is None else pytest.approx(hours)), found
         assert curve.gpus == gpus
     with pytest.raises(InputError, match="engine_options.gpus must be >= 1, but got 0"):
         CommandEngine().check(make_spec(tmp_path, gpus=0))
+
+
+def test_a_study_of_a_command_is_priced_as_its_logs_are_and_as_it_is(tmp_path: Path) -> None:
+    # Planted: an update takes 20 s and 2 GPU-seconds a rollout, on 8 GPUs; an evaluation 120 s.
+    own = script(tmp_path, """
+b_p, n, steps, seed = map(int, sys.argv[1:5])
+with log.open("a") as out:
+    for s in range(steps + 1):
+        row = {"step": s, **({"seconds": 20 + 2 * b_p * n / 8} if s else {})}
+        if s % 5 == 0:
+            row |= {"score": s / (s + 40 / n), "seconds of evaluation": 120}
+        print(json.dumps(row), file=out)
+""")
+    column = {"score": "avg@4", "seconds": "update_seconds",
+              "seconds of evaluation": "evaluation_seconds"}  # fmt: skip
+    specs = [
+        dataclasses.replace(spec, allocation=dataclasses.replace(
+            spec.allocation, rollouts_per_problem=n))
+        for n in (2, 8) for spec in [make_spec(tmp_path, steps=100, command=own, map=column)]
+    ]  # fmt: skip
+    run_study(study_of(*specs), tmp_path / "study", workers=0, settings=FAST)
+    assert all(c.gpu_hours_K is None for c in load_curves(str(tmp_path / "study")))
+    for curve in load_curves(str(tmp_path / "study"), settings={"gpus": 8}):
+        assert curve.gpu_hours_K is not None
+        b = curve.configuration.batch_size
+        true = (100 * (20 + 2 * b / 8) + 21 * 120) * 8 / 3600
+        assert curve.gpu_hours_K[-1] == pytest.approx(true, rel=1e-6)
+        (log,) = (tmp_path / "runs" / curve.run).rglob("metrics.jsonl")
+        of = {"problems_per_batch": 4, "rollouts_per_problem": b // 4, "seed": 3, "gpus": 8,
+              "columns": column}  # fmt: skip
+        (same,) = load_curves(str(log), settings=of)
+        assert same.gpu_hours_K is not None
+        assert same.gpu_hours_K[-1] == pytest.approx(true, rel=1e-6)
+    assert cadence(load_curves(str(tmp_path / "study"), settings={"gpus": 8})) == {}
 
 
 def test_a_run_that_was_taken_over_ends_its_first_trainer(tmp_path: Path) -> None:

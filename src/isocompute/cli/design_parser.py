@@ -61,7 +61,7 @@ def add_design(stages: argparse._SubParsersAction[Parser]) -> None:
         help="which trainer the study uses; command: your own (default: local)",
     )  # fmt: skip
     parser.add_argument(
-        "--command", dest="trained_by", type=words, metavar="'PROGRAM ... {problems_per_batch} ...'",
+        "--command", dest="trained_by", type=words, metavar="COMMAND",
         help="that trains one run with your own trainer; also {rollouts_per_problem}, {steps}, "
         "{seed}, {learning_rate}, {folder} stand in it",
     )  # fmt: skip

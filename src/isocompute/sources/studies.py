@@ -24,7 +24,7 @@ from isocompute.store import Store, StoredRun
 from isocompute.store.arms import Where, arm_labels, require_one_arm, select_runs, split_source
 from isocompute.store.decisions import load_looks, resting_states
 from isocompute.store.health import failed_rules
-from isocompute.store.hours import gpu_hours_of, gpus_of, is_on_cpu
+from isocompute.store.hours import gpu_hours_of, gpus_of, is_on_cpu, tested_s
 from isocompute.store.sampled import samples_of
 from isocompute.store.shared import pair_of, stored_shared
 from isocompute.store.starts import start_s
@@ -92,6 +92,9 @@ def _run_curves(
     found = store.evaluations(run.hash, problem_set=problem_set)
     failed, hours_K = failed_rules(store, run), gpu_hours_of(store, run, usual)
     gpus = None if hours_K is None else gpus_of(store, run, usual)
+    tested = None if hours_K is None else tested_s(store, run)
+    if hours_K is not None and tested is not None:
+        hours_K = hours_K + tested[: len(hours_K)] * (gpus or 1) / 3600
     begins_s = None if hours_K is None else start_s(store, run)
     for name in sorted(set(found.problem_set_K.tolist())):
         rows_K = np.flatnonzero(found.problem_set_K == name)
@@ -117,6 +120,7 @@ def _run_curves(
             steps_K=found.step_K[rows_K].astype(np.float64),
             gpu_hours_K=None if hours_K is None else hours_K[found.step_K[rows_K]],
             gpus=gpus,
+            clocked=tested is not None,
             device="CPU" if hours_K is not None and is_on_cpu(run) else "",
             start_s=begins_s,
             trials=problems * (samples if wanted.kind == "avg" else 1),

@@ -40,6 +40,21 @@ def gpu_hours_of(
     return took * (gpus or 1) / 3600
 
 
+def tested_s(store: Store, run: StoredRun) -> NDArray[np.float64] | None:
+    """Seconds of evaluations by updates done, of a command whose log tells them.
+
+    It evaluates as often as it does, and the study keeps those of its grid: a plan's run pays for
+    all of them. Of other engines a study says how often.
+    """
+    if run.spec["engine"] != "command":
+        return None
+    found = store.evaluations(run.hash)
+    if not (found.wall_s_K > 0).any():
+        return None
+    took = np.bincount(found.step_K, found.wall_s_K, run.steps_done + 1)
+    return np.asarray(np.cumsum(took))
+
+
 def gpus_of(store: Store, run: StoredRun, usual: int | None = None) -> int | None:
     """GPUs that a run trains on, where its engine, or of a command the study, is told how many.
 

@@ -194,7 +194,7 @@ class _Attempt:
         last = last_of(found)
         allocation = self.spec.allocation
         tokens = tokens_of(found)
-        took, tested, seen = seconds_of(found, last), evaluated_s(found), self.at["step"]
+        took, tested, seen = seconds_of(found, last), evaluated_s(found, last), self.at["step"]
         for step in range(self.at["step"], min(last, allocation.steps) + 1):
             if step > self.at["step"]:
                 self.at |= {"step": step, "tokens": max(self.at["tokens"], tokens.get(step, 0))}

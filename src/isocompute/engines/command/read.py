@@ -1,6 +1,6 @@
 """The log that a command left -> what the store takes.
 
-Shape legend: P problems of a validation set.
+Shape legend: P problems of a validation set; S steps, 0 among them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from isocompute.engines.command.options import READERS, CommandOptions
 from isocompute.errors import InputError
 from isocompute.importers.read import read_log
 from isocompute.importers.values.imported import ImportedRun, Series
-from isocompute.importers.values.timing import gpu_hours, said_of
+from isocompute.importers.values.timing import FloatArray, Times, gpu_hours, said_of
 from isocompute.importers.words.scored import keys_there, likely_key, metric_named
 from isocompute.study.spec import RunSpec
 
@@ -96,21 +96,27 @@ def tokens_of(found: ImportedRun) -> dict[int, int]:
 def seconds_of(found: ImportedRun, steps: int) -> list[float]:
     """Seconds of each update up to `steps`; none where the log has none of training alone."""
     times = found.spent.times
-    told = said_of(times and times.of_training, None)
-    if not told:
-        return []
-    until = gpu_hours(np.arange(steps + 1.0), told["s_per_step"], told["pace"]) * 3600
-    return [float(each) for each in np.diff(until)]
+    until_S = _until(times and times.of_training, steps)
+    return [] if until_S is None else [float(each) for each in np.diff(until_S)]
 
 
-def evaluated_s(found: ImportedRun) -> Callable[[int, int], float]:
+def evaluated_s(found: ImportedRun, steps: int) -> Callable[[int, int], float]:
     """Seconds of evaluations after one step, up to another, as far as the log tells them apart."""
     times = found.spent.times
-    if times is None or times.alone_T is None:
+    until_S = _until(times, steps)
+    alone_S = _until(times and times.of_training, steps)
+    if until_S is None or alone_S is None or times is None or not times.clocked:
         return lambda _, __: 0.0
-    until_T = np.r_[0.0, times.until_T]
-    total_T = np.r_[0.0, np.cumsum(times.seconds_T - times.alone_T)]
-    return lambda after, step: float(np.diff(np.interp([after, step], until_T, total_T))[0])
+    tested_S = until_S - alone_S
+    return lambda after, step: max(float(tested_S[step] - tested_S[after]), 0.0)
+
+
+def _until(times: Times | None, steps: int) -> FloatArray | None:
+    """Seconds up to each step, 0 to `steps`; None where there are none."""
+    told = said_of(times, None)
+    if not told:
+        return None
+    return gpu_hours(np.arange(steps + 1.0), told["s_per_step"], told["pace"]) * 3600
 
 
 def scores_of(

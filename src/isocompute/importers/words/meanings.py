@@ -24,8 +24,8 @@ from isocompute.importers.values.timing import (
     ALIKE_KEYS,
     EPOCH,
     EPOCH_KEYS,
-    TESTING,
     OWN_TIMES,
+    TESTING,
     TIMING_KEYS,
 )
 from isocompute.importers.words.called import may_be_setting, refuse_logarithm

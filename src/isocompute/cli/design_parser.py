@@ -62,12 +62,12 @@ def add_design(stages: argparse._SubParsersAction[Parser]) -> None:
     )  # fmt: skip
     parser.add_argument(
         "--command", dest="trained_by", type=words, metavar="COMMAND",
-        help="that trains one run with your own trainer; also {rollouts_per_problem}, {steps}, "
-        "{seed}, {learning_rate}, {folder} stand in it",
+        help="trains one run with your own trainer, by {problems_per_batch}, "
+        "{rollouts_per_problem}, {steps}, {seed}, {learning_rate} and {folder}",
     )  # fmt: skip
     parser.add_argument(
         "--resume", dest="resumed_by", type=words, metavar="'ARGUMENTS'",
-        help="of --command, with which a run goes on in its folder; '' if it does so by itself",
+        help="with which --command goes on in its folder; '' if it does so by itself",
     )  # fmt: skip
     parser.add_argument("--model", metavar="M", help="Hugging Face id or folder, for the study")
     parser.add_argument("--train", metavar="FILE", help="training problems, for the study")

@@ -1,4 +1,4 @@
-"""A study file for a trainer of one's own: taken by `run` as it is, or with what is left open named.
+"""A study file for a trainer of one's own: taken by `run` as it is, or what is left open named.
 
 The tests end at what `run` says of a file before it trains; what it trains: engines/test_command.
 """

@@ -347,9 +347,9 @@ def _engine_options(trainer: Trainer) -> dict[str, Any]:
 def _problems(folder: Path, trainer: Trainer, problems: int | None) -> dict[str, Any]:
     if trainer.train is None and trainer.engine == "command":  # their sizes alone are used
         sizes = {"train": problems or _STAND_IN_SIZE, "validation": PROBLEMS}
-        train, validation = ({"generated": "simulated", "options": {"size": size}}
-                             for size in sizes.values())  # fmt: skip
-        return {"train": train, "validation": {"all": validation}}
+        of = {part: {"generated": "simulated", "options": {"size": size}}
+              for part, size in sizes.items()}  # fmt: skip
+        return {"train": of["train"], "validation": {"all": of["validation"]}}
     if trainer.train is None:
         name = trainer.model if trainer.model in _RATES else _WORLD
         world: Mapping[str, Any] = {"world": name.partition("-")[0], "seed": 1}

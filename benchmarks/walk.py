@@ -24,13 +24,13 @@ from typing import Any
 import numpy as np
 import torch
 import torch.nn.functional as F
+from isocompute.engines.local.supervised import Phase, Supervision, _demonstrations, save_base
 
 from isocompute.allocation import Rates
 from isocompute.answers.price import Price, priced
 from isocompute.domain import Configuration
 from isocompute.engines.local.model import ModelConfig, Transformer
 from isocompute.engines.local.optimizer import FlatAdamW, warmed_up
-from isocompute.engines.local.supervised import Phase, Supervision, _demonstrations, save_base
 from isocompute.engines.local.worlds import VerbWorld, world_problems
 from isocompute.problems import save_problems
 from isocompute.runner import calibrate, open_study

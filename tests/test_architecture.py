@@ -277,7 +277,8 @@ def test_tests_are_collected_where_only_setup_has_run() -> None:
     wanted = [*project["dependencies"], *extras["local"], *extras["math"], *extras["dev"]]
     there = {re.split(r"[\[>=<.]", name)[0].replace("-", "_") for name in wanted}
     there |= {path.stem for path in (ROOT / "tests").rglob("*.py")} | {"isocompute"}
-    there |= {path.stem for path in (ROOT / "benchmarks").iterdir()} | {"scorecard", "__future__"}
+    there |= {path.stem for room in ("benchmarks", "scripts") for path in (ROOT / room).iterdir()}
+    there |= {"scorecard", "__future__"}
     missing = [
         f"{path.name}: {name}"
         for path in sorted((ROOT / "tests").rglob("test_*.py"))

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib.util
 import json
+import math
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -16,6 +19,7 @@ import numpy as np
 import pytest
 
 from isocompute.allocation import Allocation
+from isocompute.answers.machines import cadence
 from isocompute.engines.command import CommandEngine, placeholders
 from isocompute.engines.simulator import simulated_problems
 from isocompute.errors import InputError, RunError
@@ -24,6 +28,7 @@ from isocompute.runner import Settings, run_study
 from isocompute.sources import load_curves
 from isocompute.store import Store
 from isocompute.store.doctor import examine
+from isocompute.store.export import export_study
 from isocompute.store.status import study_status
 from isocompute.study import RunSpec, Study
 from sinks import ListSink
@@ -171,26 +176,25 @@ Path(sys.argv[6], "seen").write_text(json.dumps(sys.argv[7:]))
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("", "must train 8 steps, but it returned after 0 without an error"),
-        ("log.write_text('nonsense')", "must train 8 steps, but it returned after 0"),
+        ("", "failed: the command must leave its log at .*run-0/metrics.jsonl, but there is none"),
+        ("log.write_text('nonsense')", "failed: a log must be one of verl, TRL"),
         ("""
 for s in range(6):
     print(json.dumps({"step": s, "val-core/m/acc/mean@4": 0.5}), file=log.open("a"))
-""", "must train 8 steps, but it returned after 5 without an error"),
+""", "invalid: the engine must train 8 steps, but it returned after 5 without an error"),
         ("""
 for s in range(9):
     print(json.dumps({"step": s, "critic/score/mean": 0.5}), file=log.open("a"))
-""", "at least one evaluation must be recorded, but 8 steps have none"),
+""", "failed: a log must hold a held-out score, but .* has none; where a key holds it, "
+     "write engine_options.map: {KEY: avg@4} into the study file and add --retry-failed, else"),
     ],
 )
-def test_a_good_ending_without_the_work_is_invalid(
+def test_a_good_ending_without_the_work_says_what_is_missing(
     tmp_path: Path, text: str, reason: str
 ) -> None:
     spec = make_spec(tmp_path, command=script(tmp_path, text))
     run_study(study_of(spec), tmp_path / "study", workers=0, settings=FAST)
-    found, why = state(tmp_path / "study")
-    assert found == "invalid"
-    assert reason in why
+    assert re.match(reason.replace("{", "[{]"), ": ".join(state(tmp_path / "study")))
 
 
 @pytest.mark.parametrize(
@@ -280,7 +284,9 @@ def test_a_log_that_is_written_anew_on_resuming_keeps_its_first_rows(tmp_path: P
                   workers=0, settings=FAST)  # fmt: skip
     assert state(tmp_path / "study") == ("done", "")
     (log,) = tmp_path.rglob("metrics.jsonl")
-    assert [json.loads(row)["step"] for row in log.read_text().splitlines()] == list(range(33))
+    assert {json.loads(row)["step"] for row in log.read_text().splitlines()} == {*range(33)}
+    (curve,) = load_curves(str(tmp_path / "study"))
+    assert curve.rollouts_K.tolist() == [0, 16, 32, 64, 128, 256]
 
 
 def test_a_run_whose_folder_was_left_behind_says_so(tmp_path: Path) -> None:
@@ -296,6 +302,140 @@ def test_a_run_whose_folder_was_left_behind_says_so(tmp_path: Path) -> None:
     (tmp_path / "elsewhere").rename(tmp_path / "runs")
     run_study(study_of(long), tmp_path / "study", workers=0, settings=FAST, retry_failed=True)
     assert state(tmp_path / "study") == ("done", "")
+
+
+KEYED = """
+for s in range(len(log.read_text().splitlines()) if log.exists() else 0, int(sys.argv[3]) + 1):
+    print(json.dumps({"step": s, "val/accuracy/mean@8": s / 100, "val/other": 0.5}),
+          file=log.open("a"))
+"""
+
+
+def test_a_key_that_is_not_known_is_asked_for_and_nothing_is_trained_twice(tmp_path: Path) -> None:
+    own = script(tmp_path, KEYED)
+    spec = make_spec(tmp_path, command=own)
+    slow = dataclasses.replace(FAST, commit_share=math.inf)  # every checkpoint is kept
+    run_study(study_of(spec), tmp_path / "study", workers=0, settings=slow)
+    kind, reason = state(tmp_path / "study")
+    assert kind == "failed"
+    assert "(keys that were not read: val/accuracy/mean@8, val/other); where" in reason
+    assert "engine_options.map: {val/accuracy/mean@8: avg@8} into the study file and" in reason
+    mapped = make_spec(tmp_path, command=own, map={"val/accuracy/mean@8": "avg@8"})
+    assert mapped.hash == spec.hash
+    run_study(study_of(mapped), tmp_path / "study", workers=0, settings=slow, retry_failed=True)
+    assert state(tmp_path / "study") == ("done", "")
+    (log,) = tmp_path.rglob("metrics.jsonl")
+    assert len(log.read_text().splitlines()) == 9
+    (curve,) = load_curves(str(tmp_path / "study"))
+    assert curve.score_K.tolist() == pytest.approx([0, 0.02, 0.04, 0.08], abs=1 / 320)
+    other = make_spec(tmp_path, command=own, steps=16, map={"val/other": "avg@8"})
+    run_study(study_of(other), tmp_path / "study", workers=0, settings=slow)
+    kind, reason = state(tmp_path / "study")
+    assert kind == "failed"
+    assert reason.startswith("one run must be read under one map, but its scores up to step 8 were")
+
+
+@pytest.mark.parametrize(("changes", "message"), [
+    ({"map": {"val/acc": ["avg@8"]}}, "a column must be a metric or have the keys metric"),
+    ({"map": "avg@8"}, "engine_options.map must be a mapping"),
+])
+def test_a_map_is_checked_before_anything_starts(
+    tmp_path: Path, changes: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(InputError, match=message):
+        CommandEngine().check(make_spec(tmp_path, **changes))
+
+
+def test_a_mean_is_called_what_it_is(tmp_path: Path) -> None:
+    own = script(tmp_path, KEYED)
+    spec = make_spec(tmp_path, command=own, map={"val/accuracy/mean@8": "avg@8"})
+    run_study(study_of(spec), tmp_path / "study", workers=0, settings=FAST)
+    (curve,) = load_curves(str(tmp_path / "study"))
+    assert (curve.metric, curve.trials) == ("avg@8", 160)
+    (same,) = load_curves(str(tmp_path / "study"), metric="avg@8")
+    assert same.score_K.tolist() == curve.score_K.tolist()
+    with pytest.raises(InputError, match="best@8"):  # of no problem are the outcomes known
+        load_curves(str(tmp_path / "study"), metric="best@8")
+    export_study(tmp_path / "study", tmp_path / "tidy.csv")
+    (again,) = load_curves(str(tmp_path / "tidy.csv"))
+    assert (again.metric, again.score_K.tolist()) == ("avg@8", curve.score_K.tolist())
+
+
+def test_what_was_trained_before_a_kill_and_lost_counts_no_more(tmp_path: Path) -> None:
+    # It logged 14 updates, had its last checkpoint at 8, and went on from there.
+    text = """
+first = not log.exists()
+done = 0 if first else 9
+for s in range(done, 15 if first else 17):
+    print(json.dumps({"step": s, "actor/loss": 1.0, "val-core/m/acc/mean@4":
+                      0.25 if first else 0.75}), file=out, flush=True)
+if first:
+    time.sleep(1)  # the engine has committed where the folder is
+sys.exit(first)
+"""
+    often = dataclasses.replace(FAST, checkpoint_every_s=0.05, commit_share=math.inf)
+    for opened in ("a", "w"):
+        folder = tmp_path / f"study-{opened}"
+        own = script(tmp_path, text.replace("done =", f"out = log.open({opened!r})\ndone =", 1))
+        spec = make_spec(tmp_path, steps=16, command=own)
+        run_study(study_of(spec), folder, workers=0, settings=often)
+        assert state(folder) == ("done", "")
+        (curve,) = load_curves(str(folder))
+        assert curve.rollouts_K.tolist() == [0, 16, 32, 64, 128]
+        assert curve.score_K.tolist() == [0.25, 0.25, 0.25, 0.25, 0.75]
+
+
+@pytest.mark.parametrize(("reader", "head", "row"), [
+    ("csv", "_step,val-core/m/acc/mean@4\n", "{s},{v}\n"),
+    ("csv", "run,metric,step,value\n", "a,val-core/m/acc/mean@4,{s},{v}\n"),
+    ("console", "", "step:{s} - val-core/m/acc/mean@4:{v} - actor/loss:0.1\n"),
+    ("jsonl", "", '{{"step": {s}, "val-core/m/acc/mean@4": {v}}}\n'),
+])
+def test_every_log_of_rows_that_is_written_anew_keeps_its_beginning(
+    tmp_path: Path, reader: str, head: str, row: str
+) -> None:
+    name = "log.csv" if reader == "csv" else "log.txt"
+    own = script(tmp_path, f"""
+log = log.parent / {name!r}
+done = 7 if "--resume" in sys.argv and log.exists() else 0
+with log.open("w") as out:
+    out.write({head!r})
+    for s in range(done, int(sys.argv[3]) + 1):
+        out.write({row!r}.format(s=s, v=s / 40))
+""")
+    for steps in (8, 16):
+        spec = make_spec(tmp_path, steps=steps, command=own, log=name, reader=reader)
+        run_study(study_of(spec), tmp_path / "study", workers=0, settings=FAST)
+    assert state(tmp_path / "study") == ("done", "")
+    (curve,) = load_curves(str(tmp_path / "study"))
+    assert curve.rollouts_K.tolist() == [0, 16, 32, 64, 128]
+    assert curve.score_K.tolist() == pytest.approx([0, 0.05, 0.1, 0.2, 0.4])
+    (log,) = (tmp_path / "runs").rglob(name)
+    assert len(log.read_text().splitlines()) == len(head.splitlines()) + 9 + 10
+
+
+def test_how_far_a_trainer_is_shows_while_it_trains(tmp_path: Path) -> None:
+    slow = script(tmp_path, f"""
+sys.path.insert(0, {SOURCE!r})
+from isocompute.store.status import study_status
+for s in range(9):
+    print(json.dumps({{"step": s, "val-core/m/acc/mean@4": 0.5}}), file=log.open("a"))
+    if s == 5:
+        print('{{"step": 6, "val', end="", file=log.open("a"), flush=True)
+        until = time.monotonic() + 30
+        while not (seen := study_status({str(tmp_path / "study")!r}).under_way) or (
+            seen[0].step is None and time.monotonic() < until
+        ):
+            time.sleep(0.05)
+        (log.parent / "seen").write_text(seen[0].line("it"))
+        log.write_text(log.read_text().rpartition("\\n")[0] + "\\n")
+""")
+    spec = make_spec(tmp_path, command=slow)
+    run_study(study_of(spec), tmp_path / "study", workers=0, settings=FAST)
+    assert state(tmp_path / "study") == ("done", "")
+    (seen,) = tmp_path.rglob("seen")
+    assert seen.read_text().startswith("training: it: step 5 of 8, 0 kept; for ")
+    assert study_status(tmp_path / "study").under_way == []
 
 
 def test_another_study_of_the_same_run_begins_anew(tmp_path: Path) -> None:
@@ -354,21 +494,62 @@ def test_times_of_the_log_price_the_study_where_it_says_its_gpus(tmp_path: Path)
     (tmp_path / "evaluated").mkdir()
     evaluated = script(tmp_path / "evaluated", "")
     Path(evaluated[1]).write_text(text.replace("score}", hold))  # as verl's steps hold them
-    for gpus, hours, command in (
-        (None, None, own), (8, [0, 48 / 3600, 96 / 3600, 224 / 3600], own),
-        (8, [0, 48 / 3600, 96 / 3600, 224 / 3600], evaluated),
+    for gpus, hours, command, place in (
+        (None, None, own, "rates"), (8, [0, 48 / 3600, 96 / 3600, 224 / 3600], own, "rates"),
+        (8, [0, 48 / 3600, 96 / 3600, 224 / 3600], evaluated, "engine_options"),
     ):
-        given = {} if gpus is None else {"gpus": gpus}
-        spec = make_spec(tmp_path, command=command, **given)
-        folder = tmp_path / f"study-{gpus}-{Path(command[1]).parent.name}"
-        run_study(study_of(spec), folder, workers=0, settings=FAST)
+        given: dict[str, Any] = {} if gpus is None else {"gpus": gpus}
+        spec = make_spec(tmp_path, command=command, **(given if place != "rates" else {}))
+        study = study_of(spec)
+        if place == "rates":  # no part of a run: it may be said of one that has trained
+            study = dataclasses.replace(study, source={"rates": given})
+        folder = tmp_path / f"study-{Path(command[1]).parent.name}"
+        run_study(study, folder, workers=0, settings=FAST)
         (curve,) = load_curves(str(folder))
         found = None if curve.gpu_hours_K is None else curve.gpu_hours_K.tolist()
-        near = 0.05 if command is evaluated else 1e-6  # what evaluates tells no training
-        assert found == (None if hours is None else pytest.approx(hours, rel=near)), found
+        assert curve.clocked == (command is evaluated)
+        if command is evaluated and hours is not None and found is not None:
+            # Its own evaluations, of steps 0, 4 and 8: a plan's run pays for as many.
+            assert found[-1] == pytest.approx(hours[-1] + 3 * 50 * 8 / 3600, rel=0.01)
+        else:
+            assert found == (None if hours is None else pytest.approx(hours)), found
         assert curve.gpus == gpus
     with pytest.raises(InputError, match="engine_options.gpus must be >= 1, but got 0"):
         CommandEngine().check(make_spec(tmp_path, gpus=0))
+
+
+def test_a_study_of_a_command_is_priced_as_its_logs_are_and_as_it_is(tmp_path: Path) -> None:
+    # Planted: an update takes 20 s and 2 GPU-seconds a rollout, on 8 GPUs; an evaluation 120 s.
+    own = script(tmp_path, """
+b_p, n, steps, seed = map(int, sys.argv[1:5])
+with log.open("a") as out:
+    for s in range(steps + 1):
+        row = {"step": s, **({"seconds": 20 + 2 * b_p * n / 8} if s else {})}
+        if s % 5 == 0:
+            row |= {"score": s / (s + 40 / n), "seconds of evaluation": 120}
+        print(json.dumps(row), file=out)
+""")
+    column = {"score": "avg@4", "seconds": "update_seconds",
+              "seconds of evaluation": "evaluation_seconds"}  # fmt: skip
+    specs = [
+        dataclasses.replace(spec, allocation=dataclasses.replace(
+            spec.allocation, rollouts_per_problem=n))
+        for n in (2, 8) for spec in [make_spec(tmp_path, steps=100, command=own, map=column)]
+    ]  # fmt: skip
+    run_study(study_of(*specs), tmp_path / "study", workers=0, settings=FAST)
+    assert all(c.gpu_hours_K is None for c in load_curves(str(tmp_path / "study")))
+    for curve in load_curves(str(tmp_path / "study"), settings={"gpus": 8}):
+        assert curve.gpu_hours_K is not None
+        b = curve.configuration.batch_size
+        true = (100 * (20 + 2 * b / 8) + 21 * 120) * 8 / 3600
+        assert curve.gpu_hours_K[-1] == pytest.approx(true, rel=1e-6)
+        (log,) = (tmp_path / "runs" / curve.run).rglob("metrics.jsonl")
+        of = {"problems_per_batch": 4, "rollouts_per_problem": b // 4, "seed": 3, "gpus": 8,
+              "columns": column}  # fmt: skip
+        (same,) = load_curves(str(log), settings=of)
+        assert same.gpu_hours_K is not None
+        assert same.gpu_hours_K[-1] == pytest.approx(true, rel=1e-6)
+    assert cadence(load_curves(str(tmp_path / "study"), settings={"gpus": 8})) == {}
 
 
 def test_a_run_that_was_taken_over_ends_its_first_trainer(tmp_path: Path) -> None:
@@ -449,8 +630,6 @@ def test_a_real_package_trains_as_a_plain_command(tmp_path: Path) -> None:
         tmp_path, steps=4, command=command, resume=["--resume"], log="a.jsonl", reader="recorder",
         recipe=Recipe(learning_rate=1e-2),
     )
-    import dataclasses
-
     spec = dataclasses.replace(base, validation={"val": simulated_problems("val", 8)})
     for steps in (4, 8):
         longer = dataclasses.replace(

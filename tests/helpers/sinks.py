@@ -17,6 +17,7 @@ class ListSink:
         self.wants_checkpoint = False
         self.steps: list[StepRecord] = []
         self.evaluations: list[EvaluationRecord] = []
+        self.told: list[int] = []
         self.pending: list[StepRecord | EvaluationRecord] = []
         self.last: Path | None = None
 
@@ -25,6 +26,9 @@ class ListSink:
 
     def evaluation(self, record: EvaluationRecord) -> None:
         self.pending.append(record)
+
+    def reached(self, step: int) -> None:
+        self.told.append(step)
 
     @contextlib.contextmanager
     def checkpoint(self, step: int) -> Iterator[Path]:

@@ -68,7 +68,7 @@ class SameEngine(SimulatorEngine):
 
     def run(self, spec, resume, sink):
         class Same:
-            checkpoint, evaluation = sink.checkpoint, sink.evaluation
+            checkpoint, evaluation, reached = sink.checkpoint, sink.evaluation, sink.reached
             wants_checkpoint = False
 
             def step(self, record):

@@ -33,7 +33,7 @@ class _Fails:
 
     def __init__(self, sink, every):
         self.sink, self.every = sink, every
-        self.checkpoint = sink.checkpoint
+        self.checkpoint, self.reached = sink.checkpoint, sink.reached
 
     @property
     def wants_checkpoint(self):

@@ -477,6 +477,17 @@ def test_a_clock_on_the_gpus_goes_before_rates_of_earlier_runs():
     assert study_cost(on_cpu, measured).gpu_hours == study_cost(on_cpu).gpu_hours
 
 
+def test_hours_are_of_what_the_study_trains_on():
+    study = replace(small_study(ns=(2, 4)), rates=Rates(rollouts_per_gpu_hour=100.0))
+    runs = {device: replace(study, runs=[replace(spec, engine="local", engine_options=options)
+                                         for spec in study.runs])
+            for device, options in (("CPU", {}), ("GPU", {"device": "cuda"}))}  # fmt: skip
+    for device, one in runs.items():
+        cost = study_cost(one)
+        assert (cost.device, f" {device}-hours" in cost.line()) == (device, True)
+    assert study_cost(study).device == "GPU"  # of another engine nobody knows better
+
+
 def test_starts_are_in_the_price_and_told_where_they_are_much():
     rates = Rates(rollouts_per_gpu_hour=100.0, usd_per_gpu_hour=3.0)
     study = replace(small_study(ns=(2, 4)), rates=rates)

@@ -112,6 +112,9 @@ class Spoiled:
         if record is not None:
             self.sink.evaluation(record)
 
+    def reached(self, step: int) -> None:
+        self.sink.reached(step)
+
     def checkpoint(self, step: int) -> Any:
         return self.sink.checkpoint(step)
 

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from isocompute.answers.prescribe import Question
 
 
+_EVENLY = 0.5  # of the gaps are the middle one; of a grid in log steps few are
+
+
 def update_time(curves: Sequence[Curve]) -> tuple[float, float]:
     """Fixed seconds of an update, and GPU-seconds of work for each rollout; least squares, >= 0.
 
@@ -105,11 +108,16 @@ def wall_clock(
 
 
 def cadence(curves: Sequence[Curve]) -> dict[Configuration, int]:
-    """Updates from one evaluation to the next in the longest runs whose times hold them."""
+    """Updates from one evaluation to the next in the longest runs whose times hold them.
+
+    None where they do not come evenly: a study keeps those of its grid alone.
+    """
     found = dict[Configuration, int]()
     for c in sorted(curves, key=lambda c: float(c.rollouts_K[-1])):
         if c.clocked and c.steps_K is not None and len(c.steps_K) > 1:
-            found[c.configuration] = round(float(np.median(np.diff(c.steps_K))))
+            apart_K = np.diff(c.steps_K)
+            if np.mean(apart_K == (usual := np.median(apart_K))) >= _EVENLY:
+                found[c.configuration] = round(float(usual))
     return found
 
 

@@ -6,7 +6,7 @@ import argparse
 
 from isocompute.cli import designing
 from isocompute.cli.options import Parser, add_json, add_where, stage
-from isocompute.cli.values import gpus, hours, positive, positive_int, seed, share
+from isocompute.cli.values import gpus, hours, positive, positive_int, seed, share, words
 
 _FEWEST_DRAWS, _MOST_DRAWS = 4, 2000  # 2,000 take an hour; memory grows with them
 
@@ -57,8 +57,17 @@ def add_design(stages: argparse._SubParsersAction[Parser]) -> None:
     parser.add_argument("--metric", help="of the prior, for example avg@4 or best@4")
     parser.add_argument("--problem-set", metavar="NAME", help="which validation set of the prior")
     parser.add_argument(
-        "--engine", choices=("local", "trl", "verl"),
-        help="which trainer the study uses (default: local)",
+        "--engine", choices=("local", "trl", "verl", "command"),
+        help="which trainer the study uses; command: your own (default: local)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--command", dest="trained_by", type=words, metavar="COMMAND",
+        help="trains one run with your own trainer, by {problems_per_batch}, "
+        "{rollouts_per_problem}, {steps}, {seed}, {learning_rate} and {folder}",
+    )  # fmt: skip
+    parser.add_argument(
+        "--resume", dest="resumed_by", type=words, metavar="'ARGUMENTS'",
+        help="with which --command goes on in its folder; '' if it does so by itself",
     )  # fmt: skip
     parser.add_argument("--model", metavar="M", help="Hugging Face id or folder, for the study")
     parser.add_argument("--train", metavar="FILE", help="training problems, for the study")

@@ -106,18 +106,20 @@ def _given(options: Options) -> _Case:
     source = _source(options)
     rates, origin = rates_of(options, source)
     difficulty = _difficulty(options, notices)
+    own = "local" if options.trained_by is None else "command"
     trainer = Trainer(
-        engine=options.engine or "local", model=options.model, train=options.train,
+        engine=options.engine or own, model=options.model, train=options.train,
+        command=options.trained_by, resume=options.resumed_by,
         validation=options.validation, gpus=options.gpus[0] if options.gpus else budget.gpus,
         difficulty=difficulty or "easy", verifier=options.verifier, tokens=rates.tokens_per_rollout,
     )  # fmt: skip
-    own = trainer.problems
-    if options.problems is not None and own and options.problems > own:
+    held = trainer.problems
+    if options.problems is not None and held and options.problems > held:
         raise InputError(
-            f"--problems must be at most what --train holds ({own}), but got {options.problems}; "
+            f"--problems must be at most what --train holds ({held}), but got {options.problems}; "
             "lower it."
         )
-    problems = options.problems or own or None
+    problems = options.problems or held or None
     if options.output is not None:
         _check_file(options, trainer, problems)
     if difficulty is None:
@@ -294,8 +296,10 @@ def _doubts(case: _Case) -> Iterator[Notice]:
 
     options, trainer = case.options, case.trainer
     if options.output is not None and trainer.stands_in:
-        lacks = {"problems": trainer.train is None, "the model": trainer.model is None}
-        flags = {"--engine": options.engine is None, "--train": lacks["problems"],
+        own = trainer.engine == "command"
+        problems = "the sizes of your problem sets" if own else "problems"
+        lacks = {problems: trainer.train is None, "the model": not own and trainer.model is None}
+        flags = {"--engine": not own and options.engine is None, "--train": lacks[problems],
                  "--model": lacks["the model"]}  # fmt: skip
         what, cure = ([word for word, lacking in of.items() if lacking] for of in (lacks, flags))
         yield notice("stand_ins", what=" and ".join(what), options=", ".join(cure))
@@ -311,7 +315,7 @@ def _written(
 ) -> dict[str, Any]:
     """Write the study file, read it back as `run` would, and time the embedded engine."""
     from isocompute.design import write_study
-    from isocompute.runner import calibrate, planned_study
+    from isocompute.runner import calibrate, missing_trainer, planned_study
     from isocompute.study.cost import study_cost, time_words
 
     swept = document["answer"] == "sweep" or options.sweep
@@ -328,6 +332,8 @@ def _written(
     found: dict[str, Any] = {"written": "sweep" if swept else "run", "study": options.output}
     try:
         study, found["lacks"] = planned_study(path)
+        if found["lacks"] is None and trainer.engine == "command":
+            found["lacks"] = missing_trainer(study)  # what is still to be filled in
     except Exception:
         # Never leave a file that `run` refuses, nor lose the one that was there.
         path.unlink() if before is None else path.write_bytes(before)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import math
+import shlex
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -144,6 +145,14 @@ def world_options(text: str) -> tuple[str, dict[str, int | float | str]]:
             with suppress(ValueError):
                 options[name] = number(value)
     return world, options
+
+
+def words(text: str) -> list[str]:
+    """Arguments as a shell would part them; nothing else that a shell does is done."""
+    try:
+        return shlex.split(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"must be a command, but {text!r} has {error}") from error
 
 
 def finite(text: str) -> float:

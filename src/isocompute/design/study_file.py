@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
@@ -14,6 +14,7 @@ from isocompute.answers.price import Price
 from isocompute.design.kept import Kept
 from isocompute.design.simulate import PER_OCTAVE, PROBLEMS, SAMPLES, Sweep
 from isocompute.domain import Configuration
+from isocompute.engines.command import FILL_IN, NEEDED, PLACE
 from isocompute.errors import InputError
 from isocompute.files import write_text
 from isocompute.problems import load_problems
@@ -33,6 +34,8 @@ _SETTLE = {
             "has verl.",
     "local": "Trains on the CPU. On a GPU: engine_options: {{device: cuda}}, see "
              "docs/engines-local.md.",
+    "command": "`log` is what your trainer writes below {{folder}}, `reader` what it is, `map` "
+               "what its keys hold: docs/howto/own-trainer.md.",
 }
 _CHECKED = (
     "Answers are checked by `verifier`: exact (the whole response is the answer), integer, math, "
@@ -42,6 +45,7 @@ _CHECKED = (
 # one, else the smallest.
 _WORLD, _STAND_IN_SIZE = "bits", 512
 _MODELS = {"local": "bits-mlp", "trl": "bits", "verl": "Qwen/Qwen2.5-7B-Instruct"}
+_LOG, _READER = "metrics.jsonl", "jsonl"  # of a command: what most loops of one's own write
 # Learning rates of the shipped models at 1,024 rollouts per batch and temperature 1, as the studies
 # of this package found and used them.
 _RATES = {"bits-mlp": 1e-3, "countdown": 1e-3, "machine": 1e-3, "products": 1e-3, "verbs": 5e-4,
@@ -54,7 +58,7 @@ class Trainer:
     """What a study trains with.
 
     Args:
-        engine: local, trl or verl.
+        engine: local, trl, verl or command.
         model: Hugging Face id or folder; None: a stand-in.
         train, validation: problem files; None: generated stand-ins, or a part held out.
         gpus: that each run may use; None: the engine's default.
@@ -62,9 +66,12 @@ class Trainer:
         verifier: how answers are checked; None: as the file says, else exactly.
         tokens: of a response, mean; None: not known.
         kept: what the prior's runs say of their recipe, which goes before the difficulty's.
+        command: arguments that train one run, with placeholders; None: to be filled in.
+        resume: further ones, with which it goes on in its folder; None: to be filled in.
 
     Raises:
-        InputError: a validation file without one to train on.
+        InputError: a validation file without one to train on; a model or a command of another
+            engine.
     """
 
     engine: str = "local"
@@ -76,11 +83,23 @@ class Trainer:
     verifier: str | None = None
     tokens: float | None = None
     kept: Kept = field(default_factory=Kept)
+    command: Sequence[str] | None = None
+    resume: Sequence[str] | None = None
 
     def __post_init__(self) -> None:
         if self.validation is not None and self.train is None:
             raise InputError(
                 "--validation needs problems to train on, but there is no --train; add it."
+            )
+        if self.engine == "command" and self.model is not None:
+            raise InputError(
+                "the model of your own trainer must stand in its command, but got --model "
+                f"{self.model}; put it into --command."
+            )
+        if self.engine != "command" and (self.command, self.resume) != (None, None):
+            raise InputError(
+                f"--command and --resume are of the engine 'command', but got --engine "
+                f"{self.engine}; leave them out, or --engine."
             )
 
     @property
@@ -107,7 +126,8 @@ class Trainer:
     @property
     def slices(self) -> int:
         """How often a run of the sweep starts the trainer, at most; 0: it is in this process."""
-        return {"trl": len(DOUBLING), "verl": len(QUARTERED)}.get(self.engine, 0)
+        whole = {"trl": len(DOUBLING), "verl": len(QUARTERED), "command": len(QUARTERED)}
+        return whole.get(self.engine, 0)
 
     @property
     def share(self) -> float | None:
@@ -119,7 +139,7 @@ class Trainer:
     @property
     def stands_in(self) -> bool:
         """Whether problems or model are not those of a person."""
-        return self.train is None or self.model is None
+        return self.train is None or (self.model is None and self.engine != "command")
 
     @property
     def trains_the_toy(self) -> bool:
@@ -141,13 +161,19 @@ class Trainer:
         # Of shipped models alone: their rates would ruin a model of a billion parameters.
         rate = _RATES.get(self.model or _MODELS["local"]) if self.engine == "local" else None
         own = {} if rate is None else {"learning_rate": rate, "temperature": 1.0}
+        if self.engine == "command":  # what it is not told, it sets by itself
+            usual = Recipe()
+            of = Recipe.for_difficulty(cast("Difficulty", self.difficulty), **self.kept.words)
+            told = {"learning_rate", *PLACE.findall(" ".join((*self._command, *self._resume)))}
+            return {word: value for word, value in of.to_dict().items()
+                    if word in told or (word in self.kept.words and value == getattr(usual, word))}
         return {**self.kept.words, **own} if self.trains_the_toy else {**own, **self.kept.words}
 
     @property
     def learning_rate(self) -> dict[str, Any]:
         """The rate in the file, whose it is, and the temperature that it goes with."""
         of = "runs" if self.kept.has_rate and not self.trains_the_toy else _USUAL
-        if of == _USUAL and "learning_rate" in self.words:
+        if of == _USUAL and self.engine == "local" and "learning_rate" in self.words:
             of = self.model or _MODELS["local"]
         recipe = self.recipe
         return {"value": recipe.learning_rate, "of": of, "temperature": recipe.temperature}
@@ -155,7 +181,26 @@ class Trainer:
     @property
     def recipe(self) -> Recipe:
         """What is trained with."""
+        if self.engine == "command":
+            return Recipe(**self.words)
         return Recipe.for_difficulty(cast("Difficulty", self.difficulty), **self.words)
+
+    @property
+    def _command(self) -> Sequence[str]:
+        needed = [f"{{{name}}}" for name in NEEDED]
+        return self.command if self.command is not None else [FILL_IN, *needed]
+
+    @property
+    def _resume(self) -> Sequence[str]:
+        return self.resume if self.resume is not None else [FILL_IN]
+
+    @property
+    def engine_options(self) -> dict[str, Any]:
+        """`engine_options` of the file."""
+        if self.engine == "command":
+            return {"command": [*self._command], "resume": [*self._resume], "log": _LOG,
+                    "reader": _READER}  # fmt: skip
+        return _engine_options(self)
 
     @property
     def problems(self) -> int | None:
@@ -190,12 +235,22 @@ def write_study(path: str | Path, sweep: Sweep, trainer: Trainer, **more: Any) -
     content = study_content(Path(path), sweep, trainer, **more)
     lines = ["# Written by `isocompute design`; its words: docs/sweep.md, a recipe's: docs/api.md."]
     if trainer.stands_in:
-        lines.append("# Problems or model are placeholders: put yours in before you run it.")
+        what = ("Sizes of the problem sets" if trainer.engine == "command" else
+                "Problems or model")  # fmt: skip
+        lines.append(f"# {what} are placeholders: put yours in before you run it.")
     if trainer.engine != "local" or trainer.gpus is not None:
         lines.append(f"# {_SETTLE[trainer.engine].format(trainer.cut)}")
     if trainer.train is not None:
         lines.append(f"# {_CHECKED}")
-    lines += [f"{key}: {json.dumps(value, ensure_ascii=False)}" for key, value in content.items()]
+    for key, value in content.items():
+        if key == "engine_options" and trainer.engine == "command":  # each to be looked at
+            if FILL_IN in (*value["command"], *value["resume"]):
+                lines.append(f"# {FILL_IN}: your own arguments stand in its place; no shell reads "
+                             "them. `resume` are those with which a run goes on ([]: none).")
+            lines.append(f"{key}:")
+            lines += [f"  {k}: {json.dumps(v, ensure_ascii=False)}" for k, v in value.items()]
+        else:
+            lines.append(f"{key}: {json.dumps(value, ensure_ascii=False)}")
     write_text(path, "\n".join(lines) + "\n")
 
 
@@ -212,17 +267,20 @@ def study_content(path: Path, sweep: Sweep, trainer: Trainer, *, final: float | 
         problems: D: so many of the training problems; None: all.
         price: whose rates are kept with the study.
     """
-    recipe: dict[str, Any] = {"difficulty": trainer.difficulty, **trainer.words}
+    own = {} if trainer.engine == "command" else {"difficulty": trainer.difficulty}
+    recipe: dict[str, Any] = {**own, **trainer.words}
     alone = final if isinstance(final, Sweep) else None
     trained = alone or sweep
     known = _rates(price, trained, tried)
+    if trainer.engine == "command":  # of no other engine's options do they follow
+        known |= _known(gpus=trainer.gpus)
     # Rates are not tried at the batch of the run: at n = 512 they would take a third of it.
     at: dict[str, Any] = {} if tried is None else {
         "lr_sweep": {"rollouts_per_problem": tried.rollouts_per_problem[0],
                      "steps": tried.steps(tried.rollouts_per_problem[0])}}  # fmt: skip
     return {
         "engine": trainer.engine,
-        "engine_options": _engine_options(trainer),
+        "engine_options": trainer.engine_options,
         "problems": _problems(path.parent, trainer, problems),
         "recipe": recipe,
         "grid": {
@@ -288,6 +346,11 @@ def _engine_options(trainer: Trainer) -> dict[str, Any]:
 
 
 def _problems(folder: Path, trainer: Trainer, problems: int | None) -> dict[str, Any]:
+    if trainer.train is None and trainer.engine == "command":  # their sizes alone are used
+        sizes = {"train": problems or _STAND_IN_SIZE, "validation": PROBLEMS}
+        of = {part: {"generated": "simulated", "options": {"size": size}}
+              for part, size in sizes.items()}  # fmt: skip
+        return {"train": of["train"], "validation": {"all": of["validation"]}}
     if trainer.train is None:
         name = trainer.model if trainer.model in _RATES else _WORLD
         world: Mapping[str, Any] = {"world": name.partition("-")[0], "seed": 1}

@@ -177,7 +177,7 @@ def _as_good(d: Row) -> list[str]:
 
 def _written(d: Row) -> list[str]:
     """The file, and what to do with it, first things first."""
-    lines = list[str]()
+    lines: list[str] = []
     if d["study"] is not None:
         toys = [x["remedy"] for x in d["notices"] if x["code"] == "stand_ins"]
         which = "" if d["answer"] == "sweep" else f": the {d['written']}"
@@ -188,14 +188,15 @@ def _written(d: Row) -> list[str]:
         if d.get("lacks") is not None:
             lines += _row("", f"To train it here: {d['lacks']}")
     if d["lr_sweep"] is not None:
-        file = d["study"] or "study.yaml"
-        rate = f"isocompute lr-sweep {file}" if d["study"] else "the learning rate (write -o FILE)"
+        rate = f"isocompute lr-sweep {d['study']}" if d["study"] else (
+            "the learning rate (write -o FILE)")  # fmt: skip
         lines += _command("First", rate, _drawn(d, d["lr_sweep"]))
     unpaid = [f"{x['text']} {x['remedy']}" for x in d["notices"] if x["code"] == "rates_unpaid"]
     lines += [line for text in unpaid for line in _row("Rate", text)]
     if d["study"] is not None:
         of_sweep = d["written"] == "sweep"
-        aside = "it stops by itself" if of_sweep else "of placeholders: a rehearsal" * bool(toys)
+        toy = "of placeholders: a rehearsal" * bool(toys and d["engine"] != "command")
+        aside = "it stops by itself" if of_sweep else toy
         lines += _command("Run" if of_sweep else "Start", f"isocompute run {d['study']}", aside)
     return lines
 

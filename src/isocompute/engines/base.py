@@ -116,6 +116,9 @@ class Sink(Protocol):
     def evaluation(self, record: EvaluationRecord) -> None:
         """Take one evaluation's record."""
 
+    def reached(self, step: int) -> None:
+        """Hear how far a trainer is whose records come later: told to people, and not kept."""
+
     def checkpoint(self, step: int) -> AbstractContextManager[Path]:
         """A fresh folder for the engine's own files (safetensors, JSON).
 
@@ -143,6 +146,8 @@ class Engine(Protocol):
 
     An engine whose trainer lives in a Python of its own may have `check_installed(spec)`: it raises
     NotInstalledError where that Python lacks it. It is asked once, before the first attempt.
+
+    One that may be unable to continue a run has `goes_on(spec)`: a study of slices needs it.
 
     One whose trainer evaluates at other steps than the grid's may have `evaluations(spec)`: how
     often, step 0 included, in one slice. What a study will cost counts them.

@@ -59,6 +59,9 @@ class _Stopwatch:
         self.evaluation_rollouts += record.samples * len(record.successes_P)
         self.evaluation_tokens += record.sampled_tokens
 
+    def reached(self, step: int) -> None:
+        """Nothing is measured by it."""
+
     @contextlib.contextmanager
     def checkpoint(self, step: int) -> Iterator[Path]:  # noqa: ARG002  # the sink's signature
         with tempfile.TemporaryDirectory(dir=self.folder) as folder:

@@ -12,7 +12,7 @@ from isocompute.engines import (
     problem_generators,
     takes_whole_machine,
 )
-from isocompute.errors import NotInstalledError
+from isocompute.errors import InputError, NotInstalledError
 from isocompute.runner.preflight import check_trainers
 from isocompute.store.shared import pairs_begun
 from isocompute.study import Study, load_study
@@ -42,6 +42,19 @@ def open_study(
                 engine.check(spec)
         if study.rates_at is not None and study.runs[0].engine == name:
             engine.check(replace(study.runs[0], allocation=study.rates_at))
+    study = _sliced(study)
+    for spec in study.runs if len(study.slices) > 1 else ():
+        if not getattr(load_engine(engine_target(spec.engine)), "goes_on", lambda _: True)(spec):
+            raise InputError(
+                "runs of a study in slices must go on where they stopped, but the engine "
+                f"{spec.engine!r} is not told how; give engine_options.resume ([] if your trainer "
+                "does so by itself), or write `slices: [1]`, by which an adaptive sweep stops none."
+            )
+    return study
+
+
+def _sliced(study: Study) -> Study:
+    """With the slices of its engines, where its file names none."""
     if "slices" not in study.source and takes_whole_machine(s.engine for s in study.runs):
         # An adaptive sweep that trains whole runs could stop none of them.
         return replace(study, slices=(1.0,) if study.adaptive is None else QUARTERED)

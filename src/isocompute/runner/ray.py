@@ -241,6 +241,8 @@ class RayPool:
                 writer.step(content[0])
             elif kind == "evaluation":
                 writer.evaluation(content[0])
+            elif kind == "reached":
+                writer.reached(content[0])
             elif kind == "diverged":
                 writer.diverged(content[0])
             else:
@@ -351,6 +353,9 @@ class _Proxy:
 
     def evaluation(self, record: EvaluationRecord) -> None:
         self._run._outbox.put(("evaluation", replace(record)))
+
+    def reached(self, step: int) -> None:
+        self._run._outbox.put(("reached", step))
 
     @contextlib.contextmanager
     def checkpoint(self, step: int) -> Iterator[Path]:

@@ -60,10 +60,10 @@ def is_cut_short(database: Database, claim: Claim, ending: str) -> bool:
     """Whether an attempt that ended while its runner was asked to stop ended by that.
 
     A queue's SIGTERM reaches the trainer as well as its runner, and a trainer may be gone before
-    it is asked: with any exit code, or with 0 before its last step.
+    it is asked: with any exit code, or with 0 before its last step, with a log that cannot be read.
     """
     if ending != "done":
-        return ending == "crashed"
+        return ending in ("crashed", "failed")
     rows = database.read("SELECT steps_done FROM runs WHERE run = ?", (claim.run,))
     return bool(rows[0][0] < claim.target_steps)
 

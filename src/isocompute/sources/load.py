@@ -269,7 +269,7 @@ def _read(asked: _Asked) -> Found:
     if is_study(file):
         own = study_curves(
             file, asked.where, metric=asked.metric, problem_set=asked.problem_set,
-            split=asked.split, train=asked.train,
+            split=asked.split, train=asked.train, gpus=getattr(asked.settings, "gpus", None),
         )  # fmt: skip
         logs = _of_logs(asked, imported) if (imported := load_imported(file)) else Found([])
         if not imported:

@@ -24,7 +24,8 @@ from isocompute.store import Store, StoredRun
 from isocompute.store.arms import Where, arm_labels, require_one_arm, select_runs, split_source
 from isocompute.store.decisions import load_looks, resting_states
 from isocompute.store.health import failed_rules
-from isocompute.store.hours import gpu_hours_of, gpus_of, is_on_cpu
+from isocompute.store.hours import gpu_hours_of, gpus_of, is_on_cpu, tested_s
+from isocompute.store.sampled import samples_of
 from isocompute.store.shared import pair_of, stored_shared
 from isocompute.store.starts import start_s
 from isocompute.study.sweep import Study
@@ -46,7 +47,7 @@ def is_study(path: str | Path) -> bool:
 
 def study_curves(
     path: str | Path, where: Where, *, metric: str | None = None, problem_set: str | None = None,
-    split: str | None = None, train: bool = False,
+    split: str | None = None, train: bool = False, gpus: int | None = None,
 ) -> Found:  # fmt: skip
     """One curve per run and problem set; a run whose weights never moved has none.
 
@@ -56,6 +57,7 @@ def study_curves(
         problem_set: None: a curve on every one.
         split: "train": those of the training batches; else of validation.
         train: whether to give those of the training batches, too.
+        gpus: of a run, where nothing says them.
 
     Raises:
         InputError: a selection of nothing, runs of several recipes, a metric of more samples
@@ -78,17 +80,21 @@ def study_curves(
                 c.replace(is_frozen=rests.get(run.hash) == "frozen",
                           seen=seen.get((pair_of(run.spec, c.problem_set), c.problem_set), 0.0))
                 for run in runs
-                for c in _run_curves(store, run, metric, problem_set)
+                for c in _run_curves(store, run, metric, problem_set, gpus)
             ]  # fmt: skip
         return Found(curves, list(_train_curves(store, runs, None)) if train else [], runs)
 
 
 def _run_curves(
-    store: Store, run: StoredRun, metric: str | None, problem_set: str | None
-) -> Iterator[Curve]:
+    store: Store, run: StoredRun, metric: str | None, problem_set: str | None,
+    usual: int | None = None,
+) -> Iterator[Curve]:  # fmt: skip
     found = store.evaluations(run.hash, problem_set=problem_set)
-    failed, hours_K = failed_rules(store, run), gpu_hours_of(store, run)
-    gpus = None if hours_K is None else gpus_of(run)
+    failed, hours_K = failed_rules(store, run), gpu_hours_of(store, run, usual)
+    gpus = None if hours_K is None else gpus_of(store, run, usual)
+    tested = None if hours_K is None else tested_s(store, run)
+    if hours_K is not None and tested is not None:
+        hours_K = hours_K + tested[: len(hours_K)] * (gpus or 1) / 3600
     begins_s = None if hours_K is None else start_s(store, run)
     for name in sorted(set(found.problem_set_K.tolist())):
         rows_K = np.flatnonzero(found.problem_set_K == name)
@@ -98,19 +104,23 @@ def _run_curves(
                 f"evaluations of one run must draw the same number of samples, but run {run.hash} "
                 f"has {samples} and {int(found.samples_K[rows_K].max())}; ask for a new study."
             )
-        wanted = parse_metric(metric or f"avg@{samples}")
         counts_KC = found.counts_KC[rows_K, : samples + 1]
         problems = int(counts_KC.sum(axis=1).min())
+        k = samples_of(run.spec, name, samples, problems)
+        wanted = parse_metric(metric or f"avg@{k}")
+        # Of single outcomes the mean is that of as many samples as there are, and nothing else is.
+        table = metric_table(samples, "avg@1" if wanted.kind == "avg" and wanted.k <= k else wanted)
         yield Curve(
             **_identity(run),
             rollouts_K=found.rollouts_K[rows_K].astype(np.float64),
-            score_K=counts_KC @ metric_table(samples, wanted) / counts_KC.sum(axis=1),
+            score_K=counts_KC @ table / counts_KC.sum(axis=1),
             metric=str(wanted),
             problem_set=name,
             tokens_K=found.tokens_K[rows_K].astype(np.float64),
             steps_K=found.step_K[rows_K].astype(np.float64),
             gpu_hours_K=None if hours_K is None else hours_K[found.step_K[rows_K]],
             gpus=gpus,
+            clocked=tested is not None,
             device="CPU" if hours_K is not None and is_on_cpu(run) else "",
             start_s=begins_s,
             trials=problems * (samples if wanted.kind == "avg" else 1),
@@ -265,7 +275,7 @@ def with_own_start(study: Study, folder: str | Path) -> Study:
     if study.rates_by_batch.gpu_hours_per_start is not None:
         return study
     with Store(folder) as store:
-        known = [each * (gpus_of(run) or 1) / 3600 for run in store.runs()
+        known = [each * (gpus_of(store, run) or 1) / 3600 for run in store.runs()
                  if (each := start_s(store, run)) is not None]  # fmt: skip
     if not known:
         return study

@@ -25,6 +25,7 @@ from isocompute.store.database import storage_error
 from isocompute.store.decisions import load_looks
 from isocompute.store.hours import gpus_of, trained_s
 from isocompute.store.pack import unpack
+from isocompute.store.sampled import samples_of
 from isocompute.store.store import Store, StoredRun
 from isocompute.study.adaptive import Look
 
@@ -158,13 +159,18 @@ def _tidy(store: Store, runs: Sequence[StoredRun], times: bool) -> Iterator[Row]
     arms, by_hash = _arms(runs), {run.hash: run for run in runs}
     took = {name: trained_s(store, run) for name, run in by_hash.items()} if times else {}
     for row in _evaluations(store, runs, times=False):
+        k = samples_of(by_hash[row["run"]].spec, row["problem_set"], row["samples"],
+                       sum(row["counts"]))  # fmt: skip
+        if k != row["samples"]:  # single outcomes: of each problem only the mean is known
+            row |= {"best": None, "worst": None}
         yield {
             **{k: row[k] for k in ("problems_per_batch", "rollouts_per_problem", "rollouts")},
             **{k: row[k] for k in ("score", "best", "worst", "tokens", "seed", "run")},
-            "steps": row["step"], "metric": f"avg@{row['samples']}",
+            "steps": row["step"], "metric": f"avg@{k}",
             "problem_set": row["problem_set"], "split": "validation",
             **({"arm": arms[row["run"]]} if arms else {}),
-            **(_took(took[row["run"]], gpus_of(by_hash[row["run"]]), row["step"]) if times else {}),
+            **(_took(took[row["run"]], gpus_of(store, by_hash[row["run"]]), row["step"])
+               if times else {}),
         }  # fmt: skip
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isocompute.store.store import Store, StoredRun
-from isocompute.study.spec import gpus_asked
+from isocompute.study.spec import gpus_asked, on_cpu
 
 
 def trained_s(store: Store, run: StoredRun) -> NDArray[np.float64] | None:
@@ -27,17 +27,47 @@ def trained_s(store: Store, run: StoredRun) -> NDArray[np.float64] | None:
     return np.asarray(np.cumsum(took))
 
 
-def gpu_hours_of(store: Store, run: StoredRun) -> NDArray[np.float64] | None:
-    """GPU-hours of the same; a worker without GPUs counts as one."""
-    took = trained_s(store, run)
-    return None if took is None else took * (gpus_of(run) or 1) / 3600
+def gpu_hours_of(
+    store: Store, run: StoredRun, usual: int | None = None
+) -> NDArray[np.float64] | None:
+    """GPU-hours of the same; a worker without GPUs counts as one.
+
+    None of a command that nobody gave GPUs: its own are not known.
+    """
+    took, gpus = trained_s(store, run), gpus_of(store, run, usual)
+    if took is None or (gpus is None and run.spec["engine"] == "command"):
+        return None
+    return took * (gpus or 1) / 3600
 
 
-def gpus_of(run: StoredRun) -> int | None:
-    """GPUs that a run trains on, where its engine is told how many."""
-    return gpus_asked(run.spec["engine"], run.spec.get("engine_options") or {})
+def tested_s(store: Store, run: StoredRun) -> NDArray[np.float64] | None:
+    """Seconds of evaluations by updates done, of a command whose log tells them.
+
+    It evaluates as often as it does, and the study keeps those of its grid: a plan's run pays for
+    all of them. Of other engines a study says how often.
+    """
+    if run.spec["engine"] != "command":
+        return None
+    found = store.evaluations(run.hash)
+    if not (found.wall_s_K > 0).any():
+        return None
+    took = np.bincount(found.step_K, found.wall_s_K, run.steps_done + 1)
+    return np.asarray(np.cumsum(took))
+
+
+def gpus_of(store: Store, run: StoredRun, usual: int | None = None) -> int | None:
+    """GPUs that a run trains on, where its engine, or of a command the study, is told how many.
+
+    Args:
+        usual: of a command, where neither says it.
+    """
+    asked = gpus_asked(run.spec["engine"], run.spec.get("engine_options") or {})
+    if asked is None and run.spec["engine"] == "command":
+        rates = (store.info().get("source") or {}).get("rates") or {}
+        return rates.get("gpus") or usual
+    return asked
 
 
 def is_on_cpu(run: StoredRun) -> bool:
-    """Whether it is known to train on processors alone, as the local engine unless told."""
-    return run.spec["engine"] in ("local", "trl") and gpus_of(run) is None
+    """Whether it is known to train on processors alone: see `on_cpu`."""
+    return on_cpu(run.spec["engine"], run.spec.get("engine_options") or {})

@@ -18,6 +18,7 @@ from isocompute.store.seals import has_imports
 from isocompute.store.shared import stored_shared
 from isocompute.store.starts import Starts, study_starts
 from isocompute.store.store import Accounting, Store, StoredRun
+from isocompute.store.under_way import UnderWay, under_way
 from isocompute.store.unjudged import UnjudgedRow, unjudged_text
 from isocompute.study.adaptive import Look
 from isocompute.study.cost import NAMED, duration
@@ -47,6 +48,7 @@ class Status:
             meant.
         starts: worker seconds of one start of the trainer, and of all; None: not known.
         died: attempts that died, also those that no runner has taken over yet.
+        under_way: what trains now, and how far it is, committed or not.
     """
 
     name: str
@@ -63,6 +65,7 @@ class Status:
     shared: Sequence[Shared] = ()
     starts: Starts | None = None
     died: int = 0
+    under_way: Sequence[UnderWay] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """JSON values (`status --json`)."""
@@ -71,7 +74,9 @@ class Status:
             for look in self.looks
         ]
         starts = None if self.starts is None else self.starts._asdict()
-        return {"version": 1, **asdict(replace(self, looks=[])), "looks": looks, "starts": starts}
+        now = [one._asdict() for one in self.under_way]
+        return {"version": 1, **asdict(replace(self, looks=[], under_way=())), "looks": looks,
+                "starts": starts, "under_way": now}  # fmt: skip
 
     def lines(self) -> list[str]:
         """For people."""
@@ -93,6 +98,8 @@ class Status:
             f"{duration(a.wall_s)} in {_count(a.attempts, 'attempt')}{self._started}; "
             f"{_count(self.runners, 'runner')} at work",
         ]  # fmt: skip
+        specs = {run.hash: run.spec for run in self.runs}
+        lines += [one.line(run_words(specs[one.hash])) for one in self.under_way]
         lines += [f"{r.state}: run {r.hash} ({run_words(r.spec)}): {r.reason}"
                   for r in self.runs if r.reason]  # fmt: skip
         resting = {
@@ -186,4 +193,5 @@ def study_status(folder: str | Path) -> Status:
             runners=len(alive), accounting=store.accounting(), runs=runs,
             unjudged=store.unjudged(total=True), looks=looks, imported=imports,
             shared=stored_shared(store.database), starts=study_starts(store, runs), died=died,
+            under_way=under_way(store.database, alive),
         )  # fmt: skip

@@ -27,6 +27,7 @@ from isocompute.store.findings import dump_findings, keep_divergence, monitored
 from isocompute.store.judging import Judging
 from isocompute.store.leases import Claim, Spent, check_token, compare_token, progress_file
 from isocompute.store.pack import count_text, fits, pack, unpack
+from isocompute.store.under_way import AT
 from isocompute.store.unjudged import TRAINING, insert_unjudged, judged_of, training_failures
 
 _PATIENCE_S = 0.25  # a commit that a slow reader blocks is put off: the engine goes on
@@ -110,7 +111,7 @@ class RunWriter:
             )
         }
         self._began = self._committed_at = time.monotonic()
-        self._repeated, self._put_off = Spent(), list[Path]()
+        self._repeated, self._put_off, self._reached = Spent(), list[Path](), 0
         try:
             path = progress_file(database.folder, claim.attempt)
             make_folder(path.parent)
@@ -123,14 +124,13 @@ class RunWriter:
         """What this attempt has drawn so far, committed or not."""
         start, now = self._start, self._position
         return Spent(
-            rollouts=now.rollouts - start.rollouts,
-            tokens=now.tokens - start.tokens,
+            rollouts=now.rollouts - start.rollouts, tokens=now.tokens - start.tokens,
             evaluation_rollouts=now.evaluation_rollouts - start.evaluation_rollouts
             + self._repeated.evaluation_rollouts,
             evaluation_tokens=now.evaluation_tokens - start.evaluation_tokens
             + self._repeated.evaluation_tokens,
             wall_s=time.monotonic() - self._began,
-        )
+        )  # fmt: skip
 
     @property
     def position(self) -> int:
@@ -181,13 +181,10 @@ class RunWriter:
             self._make_rows()
 
     def _make_rows(self) -> None:
-        """Turn the records since the last time into rows and findings.
+        """Turn the records since the last time into rows and findings (InputError: misfits).
 
         Not at every update: after an engine's work the processor's caches are cold, and a row then
         costs ten times what it costs in a batch.
-
-        Raises:
-            InputError: if counts do not fit.
         """
         fresh, self._fresh = self._fresh, []
         self._rows_at = time.monotonic()
@@ -243,6 +240,12 @@ class RunWriter:
         self._note()
         self._judging.evaluation(record, drawn)
 
+    def reached(self, step: int) -> None:
+        """See `Sink`."""
+        self._reached = step
+        self._note()
+        self._on_step(step, 0)
+
     @contextlib.contextmanager
     def checkpoint(self, step: int) -> Iterator[Path]:
         """A fresh folder; on a clean exit it is committed with every row since the last one.
@@ -286,7 +289,7 @@ class RunWriter:
         keep_divergence(self._database, self._claim, self.position, self._monitor.findings, message)
 
     def close(self) -> None:
-        """Close the progress file (its content stays until the attempt is settled)."""
+        """Close the progress file, whose content stays until the attempt is settled."""
         os.close(self._progress)
 
     def _replay(self, database: Database) -> None:
@@ -299,15 +302,15 @@ class RunWriter:
         failed = training_failures(database, self._claim.run)
         for step, samples, size, problems, successes, health in rows:
             judged_Q = judged_of(unpack(problems, size), samples, failed.get(step, {}))
-            values = monitored(
-                json.loads(health), unpack(successes, size), judged_Q, self._objective
-            )
+            values = monitored(json.loads(health), unpack(successes, size), judged_Q,
+                               self._objective)  # fmt: skip
             self._monitor.update(step, values)
 
     def _note(self) -> None:
         # One pwrite, not synced: it survives the death of the process, and costs microseconds.
+        at = AT.pack(max(self._reached, self._position.step))
         try:
-            os.pwrite(self._progress, self.spent.pack(), 0)
+            os.pwrite(self._progress, self.spent.pack() + at, 0)
         except OSError as error:
             raise storage_error(error) from error
 
@@ -327,8 +330,7 @@ class RunWriter:
         except BusyError:
             if final:
                 raise
-            # A reader holds the file open. Keep training; the next checkpoint commits all.
-            self._put_off.append(folder)
+            self._put_off.append(folder)  # a reader holds the file open: the next commits all
             self._committed_at = time.monotonic()
             self._commit_s = self._committed_at - began  # waiting, too, keeps to its share
             return

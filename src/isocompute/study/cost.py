@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from isocompute.domain.text import compact
-from isocompute.study.spec import RunSpec
+from isocompute.study.spec import RunSpec, on_cpu
 from isocompute.study.sweep import Study, configuration_of
 
 NAMED = 0.1  # of a price, above which what starts take is told apart
@@ -49,6 +49,7 @@ class Cost:
         gpu_hours, usd: None without rates.
         starts: of the trainer, at most: one for each slice that a run has left.
         start_gpu_hours: of the GPU-hours, what those starts take; None: not known.
+        device: whose hours they are.
     """
 
     runs: int
@@ -61,6 +62,7 @@ class Cost:
     usd: float | None
     starts: int = 0
     start_gpu_hours: float | None = None
+    device: str = "GPU"
 
     def to_dict(self) -> dict[str, Any]:
         """JSON values."""
@@ -88,7 +90,7 @@ class Cost:
         begun = self.starts if starts is None else starts
         first = begun * (self.start_gpu_hours or 0.0) / max(self.starts, 1)
         hours = share * (self.gpu_hours - (self.start_gpu_hours or 0.0)) + first
-        parts = [f"{compact(hours)} GPU-hours"]
+        parts = [f"{compact(hours)} {self.device}-hours"]
         if first > NAMED * hours:
             parts[0] += f" ({compact(first)} of them {begun} start{'s' * (begun != 1)})"
         if self.usd is not None:
@@ -117,6 +119,12 @@ def time_words(wall_s: float) -> str:
     ('under a minute', 'about 3.8 min', 'about 2.5 h')
     """
     return "under a minute" if wall_s < 30 else f"about {duration(wall_s)}"
+
+
+def hours_of(study: Study) -> str:
+    """Whose hours a study takes: "CPU" of one that is known to train without a GPU."""
+    alone = all(on_cpu(spec.engine, spec.engine_options) for spec in study.runs)
+    return "CPU" if alone else "GPU"
 
 
 def on_grid(spec: RunSpec) -> int:
@@ -166,6 +174,7 @@ def study_cost(
         runs=len(runs), rollouts=rollouts, evaluation_rollouts=evaluation_rollouts,
         worker_s=worker_s, wall_s=wall_s, **known, starts=starts,
         start_gpu_hours=None if each is None or known["gpu_hours"] is None else each * starts,
+        device=hours_of(study),
     )  # fmt: skip
 
 

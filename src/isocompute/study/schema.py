@@ -159,6 +159,7 @@ class RatesSection(_Section):
     rollouts_per_gpu_hour: Annotated[Number, Field(gt=0)] | None = None
     usd_per_gpu_hour: Annotated[Number, Field(gt=0)] | None = None
     by_batch: list[BatchRateSection] = Field(default_factory=list)
+    gpus: Few | None = None
     gpu_hours_per_start: Annotated[Number, Field(ge=0)] | None = None
     evaluations_timed: bool = False
 

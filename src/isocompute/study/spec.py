@@ -14,6 +14,10 @@ from isocompute.allocation import Allocation, evaluation_index
 from isocompute.problems import ProblemSet
 from isocompute.recipe import Recipe
 
+# Options of an engine that say how what a trainer left is read, not how it trains: they are no part
+# of a run, and one whose log could not be read is read again under others.
+READING = ("map",)
+
 
 def run_words(spec: Mapping[str, Any]) -> str:
     """What tells a run of a study from the others, in words of its file.
@@ -34,6 +38,11 @@ def gpus_asked(engine: str, options: Mapping[str, Any]) -> int | None:
         return options.get("gpus")
     device = str(options.get("device", "auto" if engine == "trl" else "cpu"))
     return int(options.get("processes", 1)) if device != "cpu" else None
+
+
+def on_cpu(engine: str, options: Mapping[str, Any]) -> bool:
+    """Whether it is known to train on processors alone."""
+    return engine in ("local", "trl") and gpus_asked(engine, options) is None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -157,5 +166,7 @@ class RunSpec:
         spec = self.to_dict()
         del spec["steps"]
         spec.pop("arm", None)
+        for word in READING:
+            spec["engine_options"].pop(word, None)
         text = json.dumps(spec, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
         return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -74,6 +74,9 @@ class Recorder:
         self.evaluations.append(record)
         self.order.append(f"evaluation {record.step} {record.problem_set}")
 
+    def reached(self, step: int) -> None:
+        """Nothing is kept of it."""
+
     @contextlib.contextmanager
     def checkpoint(self, step: int) -> Iterator[Path]:
         """A fresh folder; it is kept when the context ends without an error."""

@@ -4,6 +4,14 @@ The log is read by the readers of `isocompute import`: that is why this engine s
 """
 
 from isocompute.engines.command.engine import CommandEngine
-from isocompute.engines.command.options import READERS, CommandOptions, placeholders
+from isocompute.engines.command.options import (
+    FILL_IN,
+    NEEDED,
+    PLACE,
+    READERS,
+    CommandOptions,
+    placeholders,
+)
 
-__all__ = ["READERS", "CommandEngine", "CommandOptions", "placeholders"]
+__all__ = ["FILL_IN", "NEEDED", "PLACE", "READERS", "CommandEngine", "CommandOptions",
+           "placeholders"]  # fmt: skip

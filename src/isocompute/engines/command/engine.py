@@ -12,17 +12,34 @@ import numpy as np
 
 from isocompute.allocation import evaluation_index
 from isocompute.engines.base import EvaluationRecord, Sink, StepRecord
-from isocompute.engines.command.kept import keep_rows, put_aside
-from isocompute.engines.command.options import PLACE, CommandOptions, check_spec, placeholders
-from isocompute.engines.command.read import read_run, scores_of, seconds_of, tokens_of
+from isocompute.engines.command.kept import OF_ROWS, keep_rows, put_aside
+from isocompute.engines.command.options import (
+    FILL_IN,
+    PLACE,
+    CommandOptions,
+    check_spec,
+    placeholders,
+)
+from isocompute.engines.command.read import (
+    evaluated_s,
+    last_of,
+    nothing_measured,
+    read_run,
+    scores_of,
+    seconds_of,
+    tokens_of,
+)
+from isocompute.engines.command.tail import Tail
 from isocompute.engines.jobs import LocalJob, wait_until
-from isocompute.errors import InputError, RunError
+from isocompute.errors import InputError, NotInstalledError, RunError
 from isocompute.study.spec import RunSpec
 
 _REFERENCE = "command.json"
 # After so long the study knows the run's folder; at half a commit may be put off, at twice a kill
 # costs twice as much training.
 _NAMED_S = 10.0
+# Between two looks at a growing log: one costs under a millisecond, and nobody asks sooner.
+_LOOK_S = 2.0
 
 
 class CommandEngine:
@@ -38,6 +55,24 @@ class CommandEngine:
             InputError: names the placeholder or the word of the recipe, and the cure.
         """
         check_spec(spec, CommandOptions.of(spec))
+
+    def check_installed(self, spec: RunSpec) -> None:
+        """Refuse to start what `design` left open.
+
+        Raises:
+            NotInstalledError: names the option.
+        """
+        if name := CommandOptions.of(spec).unfilled:
+            what = ("the program and arguments of your trainer" if name == "command" else
+                    "the arguments with which it goes on in its folder, [] if it does so by itself")
+            raise NotInstalledError(
+                f"engine_options.{name} must be filled in, but still holds {FILL_IN}; put {what} "
+                "there (docs/howto/own-trainer.md)."
+            )
+
+    def goes_on(self, spec: RunSpec) -> bool:
+        """Whether a run that was stopped continues: an adaptive sweep trains in slices."""
+        return CommandOptions.of(spec).resume is not None
 
     def run(self, spec: RunSpec, resume: Path | None, sink: Sink) -> None:
         """Run the command to its end, then hand over what its log says.
@@ -56,7 +91,7 @@ class _Attempt:
         self, spec: RunSpec, options: CommandOptions, resume: Path | None, sink: Sink
     ) -> None:
         self.spec, self.options, self.sink = spec, options, sink
-        self.at: dict[str, Any] = {"step": 0, "tokens": 0, "grid": -1, "folder": None}
+        self.at: dict[str, Any] = {"step": 0, "tokens": 0, "grid": -1, "folder": None, "map": {}}
         if resume is not None:
             self.at |= json.loads((resume / _REFERENCE).read_text())
         self.home = Path(options.folder).absolute() / spec.hash
@@ -87,9 +122,13 @@ class _Attempt:
         self._keep_log()
         job = self._launch()
         due = time.monotonic() + _NAMED_S
+        tail, look = Tail(self.folder / self.options.log), 0.0
         try:
             while (code := job.poll()) is None:
                 moment = time.monotonic() + self.options.poll_s
+                if moment > look:
+                    look = moment + _LOOK_S
+                    self._tell(tail.step())
                 if self.sink.wants_checkpoint or moment > due:
                     due = math.inf
                     self._checkpoint()  # where a stop is asked for, this raises
@@ -114,10 +153,15 @@ class _Attempt:
         log.with_suffix(".json").write_text(json.dumps(command, indent=1))
         return LocalJob(command, log=log, environment={}, folder=Path.cwd())
 
+    def _tell(self, step: int) -> None:
+        """Say how far the log is; what it says is stored once the command has ended."""
+        if step > self.at["step"]:
+            self.sink.reached(min(step, self.spec.allocation.steps))
+
     def _mend_log(self) -> Path | None:
         """Rows that the command wrote over are put back; the log, if it is one of rows."""
         log: Path = self.folder / self.options.log
-        if self.options.reader != "jsonl" or not log.is_file():
+        if self.options.reader not in OF_ROWS or not log.is_file():
             return None
         keep_rows(log, self.folder.with_suffix(".kept"))
         return log
@@ -132,17 +176,25 @@ class _Attempt:
             (folder / _REFERENCE).write_text(json.dumps(self.at))
 
     def _hand_over(self) -> None:
-        """What the log says; nothing where it cannot be read, which leaves the run invalid."""
+        """What the log says.
+
+        Raises:
+            InputError: it cannot be read, or says nothing of the study's validation sets; what
+                was trained is kept, and is read again under another map.
+        """
         self._mend_log()
-        found = read_run(self.spec, self.options, self.folder, self._note)
-        if found is None:
-            return
+        self._checkpoint()  # of the folder, before anything is refused
+        found = read_run(self.spec, self.options, self.folder)
         scores = list(scores_of(found, self.spec, self.options.metric))
+        if not scores and self.at["grid"] < 0:
+            raise InputError(
+                nothing_measured(found, self.spec, self.folder / self.options.log))
+        self._keep_map()
         due = {step for step, *_ in scores}
-        last = max((int(s.step_K[-1]) for s in found.series if s.step_K.size), default=0)
+        last = last_of(found)
         allocation = self.spec.allocation
         tokens = tokens_of(found)
-        took = seconds_of(found, last) if self.options.gpus else []
+        took, tested, seen = seconds_of(found, last), evaluated_s(found, last), self.at["step"]
         for step in range(self.at["step"], min(last, allocation.steps) + 1):
             if step > self.at["step"]:
                 self.at |= {"step": step, "tokens": max(self.at["tokens"], tokens.get(step, 0))}
@@ -159,17 +211,28 @@ class _Attempt:
             # One for each point of the common grid, and that of the end.
             if step in due and (index > self.at["grid"] or step == self.spec.last_step):
                 self.at["grid"] = index
-                for when, name, samples, successes_P in scores:
-                    if when == step:
-                        self._evaluation(step, name, samples, successes_P)
+                of_step = [one[1:] for one in scores if one[0] == step]
+                wall_s, seen = tested(seen, step) / len(of_step), step
+                for one in of_step:
+                    self._evaluation(step, wall_s, *one)
         self._checkpoint()
 
-    def _evaluation(self, step: int, name: str, samples: int, successes_P: Any) -> None:
+    def _keep_map(self) -> None:
+        """Hold a run to the map by which its first scores were read."""
+        given = dict(self.options.map or {})
+        if self.at["grid"] >= 0 and given != self.at["map"]:
+            raise InputError(
+                f"one run must be read under one map, but its scores up to step {self.at['step']} "
+                f"were read under engine_options.map {self.at['map']}, and now it is {given}; put "
+                "it back, or train in another folder (-o)."
+            )
+        self.at["map"] = given
+
+    def _evaluation(
+        self, step: int, wall_s: float, name: str, samples: int, successes_P: Any
+    ) -> None:
         self.sink.evaluation(EvaluationRecord(
             step=step, rollouts=step * self.spec.allocation.batch_size, tokens=self.at["tokens"],
             problem_set=name, samples=samples, successes_P=successes_P,
-            sampled_rollouts=samples * len(successes_P),
+            sampled_rollouts=samples * len(successes_P), wall_s=wall_s,
         ))  # fmt: skip
-
-    def _note(self, reason: str) -> None:
-        (self.home / f"attempt-{self.attempt}.unread").write_text(reason + "\n")

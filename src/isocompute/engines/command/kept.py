@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 from pathlib import Path
+
+# Readers of a file of rows, one line each; what others read is added to, or holds its history.
+OF_ROWS = ("jsonl", "csv", "console")
 
 
 def put_aside(log: Path, kept: Path) -> None:
@@ -16,28 +18,20 @@ def put_aside(log: Path, kept: Path) -> None:
 
 
 def keep_rows(log: Path, kept: Path) -> None:
-    """Put the rows before a log's first step back in front of it, where the copy has them.
+    """Put the rows that a command wrote over back in front of its log, as if it had added to it.
 
-    A log that was appended to has them still, and one that begins at 0 was begun anew.
+    A log that begins as the copy does has them still. Which of two rows of a step counts, and
+    whether a log was begun anew, is for the importers to say, as of every other log.
     """
     if not kept.is_file() or not log.is_file():
         return
-    old, now = (path.read_bytes().splitlines() for path in (kept, log))
-    first = next((s for s in map(_step, now) if s is not None), None)
-    if first is None:
+    old, now = kept.read_bytes(), log.read_bytes()
+    earlier, later = old.splitlines(), now.splitlines()
+    head = int(log.suffix in (".csv", ".tsv"))
+    if earlier[:head] != later[:head]:
+        return  # of other columns: no rows of one table
+    if not now.strip() or later[: head + 1] == earlier[: head + 1]:
         return
-    earlier = [line for line in old if (s := _step(line)) is not None and s < first]
-    if earlier:
-        fresh = log.with_name(log.name + ".new")
-        fresh.write_bytes(b"\n".join([*earlier, *now]) + b"\n")
-        os.replace(fresh, log)
-
-
-def _step(line: bytes) -> float | None:
-    """The step of a row, None where it says none."""
-    try:
-        row = json.loads(line)
-    except ValueError:
-        return None
-    step = row.get("step") if isinstance(row, dict) else None
-    return step if isinstance(step, (int, float)) else None
+    fresh = log.with_name(log.name + ".new")
+    fresh.write_bytes(b"\n".join([*earlier, *later[head:]]) + b"\n")
+    os.replace(fresh, log)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
 from isocompute.engines.options import read_options
 from isocompute.errors import InputError
+from isocompute.importers.words.settings import Settings, settings_from
 from isocompute.recipe import Recipe
 from isocompute.study.spec import RunSpec
 
@@ -34,6 +35,8 @@ _NEEDED = (
 )  # fmt: skip
 _IN_THE_RATE = {"learning_rate", "base_batch_size", "learning_rate_scaling",
                 "allow_entropy_without_kl"}  # fmt: skip
+FILL_IN = "FILL_IN"  # what `design` writes in place of arguments that nobody gave
+NEEDED = ("problems_per_batch", "rollouts_per_problem", "steps", "seed", "learning_rate", "folder")
 PLACE = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
 
@@ -48,9 +51,12 @@ class CommandOptions:
         resume: further arguments of a command that goes on in a folder where it was stopped, also
             before its first checkpoint; None: it always begins anew, in a folder of its own.
         metric: of the log, where it has several means (`avg@4`).
+        map: what keys of the log hold, as `isocompute import --map` says it; how a log is read is
+            no part of a run, and may be mended without training it again.
         fixed: words of the recipe that the command sets by itself.
         folder: where runs have their folders.
-        gpus: on which one run trains: the log's seconds of an update then price the study.
+        gpus: on which one run trains; newer studies say it under `rates`, where it is no part of
+            a run.
         poll_s: seconds between two looks at the process.
     """
 
@@ -59,6 +65,7 @@ class CommandOptions:
     reader: str
     resume: Sequence[str] | None = None
     metric: str | None = None
+    map: Mapping[str, Any] | None = None
     fixed: Sequence[str] = ()
     folder: str = "command-runs"
     gpus: int | None = None
@@ -87,6 +94,7 @@ class CommandOptions:
                     "'{learning_rate}']."
                 )
         options = read_options(cls, "command", given)
+        _ = options.columns  # refused here, before anything starts
         if options.reader not in READERS:
             raise InputError(
                 f"engine_options.reader must be one of {', '.join(READERS)}, but got "
@@ -107,6 +115,21 @@ class CommandOptions:
                 "trainer write there, and give the path from there."
             )
         return options
+
+    @property
+    def unfilled(self) -> str:
+        """The first option that nobody has filled in; "" where there is none."""
+        parts = {"command": self.command, "resume": self.resume or ()}
+        return next((name for name, words in parts.items() if FILL_IN in words), "")
+
+    @property
+    def columns(self) -> Settings:
+        """The map, as importers take it.
+
+        Raises:
+            InputError: a meaning that is none.
+        """
+        return settings_from({"columns": dict(self.map or {})})
 
 
 def check_spec(spec: RunSpec, options: CommandOptions) -> None:

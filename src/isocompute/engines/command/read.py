@@ -1,11 +1,12 @@
 """The log that a command left -> what the store takes.
 
-Shape legend: P problems of a validation set.
+Shape legend: P problems of a validation set; S steps, 0 among them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,35 +17,33 @@ from isocompute.engines.command.options import READERS, CommandOptions
 from isocompute.errors import InputError
 from isocompute.importers.read import read_log
 from isocompute.importers.values.imported import ImportedRun, Series
-from isocompute.importers.values.timing import gpu_hours, said_of
-from isocompute.importers.words.settings import Settings
+from isocompute.importers.values.timing import FloatArray, Times, gpu_hours, said_of
+from isocompute.importers.words.scored import keys_there, likely_key, metric_named
 from isocompute.study.spec import RunSpec
 
 
-def read_run(
-    spec: RunSpec, options: CommandOptions, folder: Path, note: Callable[[str], None]
-) -> ImportedRun | None:
+def read_run(spec: RunSpec, options: CommandOptions, folder: Path) -> ImportedRun:
     """The run that the log in a folder is of.
 
     Args:
         spec: what was asked.
         options: of the engine.
         folder: the run's own.
-        note: hears why a log cannot be read; the answer is None then.
 
     Raises:
-        InputError: a log of another reader, of several runs, or of another run than was asked.
+        InputError: a log that cannot be read, of another reader, of several runs, or of another
+            run than was asked.
     """
     path, a = folder / options.log, spec.allocation
-    try:
-        runs = read_log(path, settings=Settings(
-            problems_per_batch=a.problems_per_batch, seed=spec.seed,
-            rollouts_per_problem=a.rollouts_per_problem,
-            evaluation_samples=spec.evaluation_samples,
-        ))  # fmt: skip
-    except InputError as error:
-        note(str(error))
-        return None
+    if not path.exists():
+        raise InputError(
+            f"the command must leave its log at {path}, but there is none; let it write there, or "
+            f"correct engine_options.log, which is {options.log!r} below {{folder}}."
+        )
+    runs = read_log(path, settings=replace(
+        options.columns, problems_per_batch=a.problems_per_batch, seed=spec.seed,
+        rollouts_per_problem=a.rollouts_per_problem, evaluation_samples=spec.evaluation_samples,
+    ))  # fmt: skip
     runs = [r for r in runs if r.provenance.format in READERS[options.reader]]
     if len(runs) != 1:
         raise InputError(
@@ -63,6 +62,29 @@ def read_run(
     return found
 
 
+def nothing_measured(found: ImportedRun, spec: RunSpec, path: Path) -> str:
+    """Why a log has no score for the study, and the cure: its keys that were not understood."""
+    sets = {s.problem_set for s in found.series if s.split == "validation"}
+    if sets:
+        return (
+            f"the log's validation sets must be those of the study, but {path} scores "
+            f"{', '.join(sorted(map(repr, sets)))} and the study has "
+            f"{', '.join(map(repr, spec.validation))}; name them so under problems.validation."
+        )
+    key = likely_key(found.provenance.candidates)
+    meaning = metric_named(key) if key != "KEY" else f"avg@{spec.evaluation_samples}"
+    return (
+        f"a log must hold a held-out score, but {path} has none{keys_there([found])}; where a key "
+        f"holds it, write engine_options.map: {{{key}: {meaning}}} into the study file and add "
+        "--retry-failed, else let the trainer evaluate sooner."
+    )
+
+
+def last_of(found: ImportedRun) -> int:
+    """The last update that a log tells of."""
+    return max((int(s.step_K[-1]) for s in found.series if s.step_K.size), default=0)
+
+
 def tokens_of(found: ImportedRun) -> dict[int, int]:
     """Cumulative training tokens where the log says them."""
     return {
@@ -74,11 +96,27 @@ def tokens_of(found: ImportedRun) -> dict[int, int]:
 def seconds_of(found: ImportedRun, steps: int) -> list[float]:
     """Seconds of each update up to `steps`; none where the log has none of training alone."""
     times = found.spent.times
-    told = said_of(times and times.of_training, None)
+    until_S = _until(times and times.of_training, steps)
+    return [] if until_S is None else [float(each) for each in np.diff(until_S)]
+
+
+def evaluated_s(found: ImportedRun, steps: int) -> Callable[[int, int], float]:
+    """Seconds of evaluations after one step, up to another, as far as the log tells them apart."""
+    times = found.spent.times
+    until_S = _until(times, steps)
+    alone_S = _until(times and times.of_training, steps)
+    if until_S is None or alone_S is None or times is None or not times.clocked:
+        return lambda _, __: 0.0
+    tested_S = until_S - alone_S
+    return lambda after, step: max(float(tested_S[step] - tested_S[after]), 0.0)
+
+
+def _until(times: Times | None, steps: int) -> FloatArray | None:
+    """Seconds up to each step, 0 to `steps`; None where there are none."""
+    told = said_of(times, None)
     if not told:
-        return []
-    until = gpu_hours(np.arange(steps + 1.0), told["s_per_step"], told["pace"]) * 3600
-    return [float(each) for each in np.diff(until)]
+        return None
+    return gpu_hours(np.arange(steps + 1.0), told["s_per_step"], told["pace"]) * 3600
 
 
 def scores_of(

@@ -36,10 +36,10 @@ from isocompute.importers.words.paths import run_name
 from isocompute.importers.words.settings import Settings
 from isocompute.importers.words.vocabulary import OF_MAX
 
-_STEPS = ("step", "global_step", OF_MAX, "_step", "iteration", "iter", "update", "train_step",
+STEPS = ("step", "global_step", OF_MAX, "_step", "iteration", "iter", "update", "train_step",
           "training_iteration")  # Ray Tune 2: result.json
 
-_STEP_KEYS = frozenset(_STEPS)
+_STEP_KEYS = frozenset(STEPS)
 
 # keys of a row that name its run: pandas, MLflow, Comet
 _RUN = ("run", "run_name", "run_id", "run_uuid", "experimentKey", "experiment_key")
@@ -127,7 +127,7 @@ class RunsOfRows:
         if path not in self._parts:  # few logs have such a row, and none is read twice but those
             named = self.first.settings.step
             rows = (row for _, row in islice(iter_objects(path, Errors("")), _FIRST))
-            self._parts[path] = parts_of(rows, _STEPS if named is None else (named,))
+            self._parts[path] = parts_of(rows, STEPS if named is None else (named,))
         parts = self._parts[path]
         if parts is None or (at := parts.at(row)) is None:
             return row
@@ -202,7 +202,7 @@ def _lifted(row: dict[str, object], named: str | None) -> dict[str, object]:
     >>> _lifted({"config": {"n": 4}, "metrics": {"step": 8, "acc": 0.5}}, None)
     {'config': {'n': 4}, 'step': 8, 'acc': 0.5}
     """
-    wanted = _STEPS if named is None else (_SEPARATOR.split(named)[-1],)
+    wanted = STEPS if named is None else (_SEPARATOR.split(named)[-1],)
     groups = [
         name for name, inner in row.items()
         if name not in SETTINGS and isinstance(inner, dict) and any(k in inner for k in wanted)
@@ -266,7 +266,7 @@ def take_row(
     if _STEP_KEYS.isdisjoint(row) and named not in row:
         row = _lifted(row, named)
         named = None if named is None else _SEPARATOR.split(named)[-1]
-    key = named or ("step" if "step" in row else next((k for k in _STEPS if k in row), "step"))
+    key = named or ("step" if "step" in row else next((k for k in STEPS if k in row), "step"))
     if "_step" in row and (key == "step" or key not in row):
         key = "_step"  # of W&B; what the run logs beside it is held against it
     collector = runs.of(row, row.get(key))

@@ -57,6 +57,9 @@ TIMING_KEYS = {
     **{f"timing_s/{name}": f"part {name}" for name in PARTS},
 }
 
+# What a column map may say of a key of one's own: seconds of the update of a row (with those of
+# an evaluation or without), and of the evaluation there.
+OWN_TIMES = {"update_seconds": SECONDS, "evaluation_seconds": TESTING}
 
 _PLACES = 32  # of a pace; half of it blurs the last octave of a long run
 # Steps that did nothing but train count alone if they are one in so many; else the first steps of

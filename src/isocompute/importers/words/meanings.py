@@ -24,6 +24,7 @@ from isocompute.importers.values.timing import (
     ALIKE_KEYS,
     EPOCH,
     EPOCH_KEYS,
+    OWN_TIMES,
     TESTING,
     TIMING_KEYS,
 )
@@ -94,6 +95,8 @@ def meaning_of(
         mapped = settings.columns[key]
         if mapped.metric.label in ("rollouts", PROBLEMS_SAMPLED):
             return "sampled" if mapped.metric.label == PROBLEMS_SAMPLED else "rollouts"
+        if mapped.metric.label in OWN_TIMES:
+            return OWN_TIMES[mapped.metric.label]
         held = mapped.metric.label in IN_ROWS  # a name for B_p, n or the seed, no score
         if key != mapped.metric.label:
             refuse_logarithm(key, mapped.metric.label, [], "a column map")

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from isocompute.errors import InputError
 from isocompute.importers.values.imported import COUNTED_BY, OF_CHECKPOINTS, ImportedRun
 from isocompute.importers.values.reading import is_missing_word, number, whole
+from isocompute.importers.values.timing import OWN_TIMES
 from isocompute.importers.words.called import mapping, refuse_logarithm
 from isocompute.importers.words.settings import ERRORS, Settings
 
@@ -303,7 +304,8 @@ def check_map(path: Path, runs: Sequence[ImportedRun], settings: Settings) -> No
     for key, column in settings.columns.items():
         if column.metric.label == "rollouts_per_problem" != key and len(counts) > 1:
             refuse_logarithm(key, "rollouts_per_problem", counts, str(path))
-    scores = {k: c for k, c in settings.columns.items() if c.metric.label not in IN_ROWS}
+    others = {*IN_ROWS, *OWN_TIMES}
+    scores = {k: c for k, c in settings.columns.items() if c.metric.label not in others}
     if not scores:
         return
     meant = {c.metric.variable for c in scores.values()}

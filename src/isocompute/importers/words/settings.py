@@ -14,6 +14,7 @@ from typing import Any
 from isocompute.errors import InputError
 from isocompute.importers.values.imported import FROM_NAME, Metric
 from isocompute.importers.values.reading import number, whole
+from isocompute.importers.values.timing import OWN_TIMES
 from isocompute.importers.words.called import LOG2
 from isocompute.importers.words.paths import PLACEHOLDER, parse_by_n, regex_of
 
@@ -27,7 +28,8 @@ _WORDS = {  # settings of few words, and the one that is offered
     "padded": (("drop", "keep"), "drop"), "drawn": (("all", "kept"), "kept"),
 }
 _MEANT = ("problems_per_batch", "rollouts_per_problem", "batch_size", "rollouts", "steps", "epochs",
-          "score", "problems_sampled", "problems_drawn", "seed", "run", *LOG2)  # fmt: skip
+          "score", "problems_sampled", "problems_drawn", "seed", "run", *LOG2,
+          *OWN_TIMES)  # fmt: skip
 # The short words of --current, for settings, placeholders and columns.
 _SHORT = {"bp": "problems_per_batch", "n": "rollouts_per_problem"}
 _COLUMNS = {**_SHORT, "batch_size": "responses_per_batch"}  # B = B_p * n, as in --batch-size

@@ -129,7 +129,7 @@ def test_one_table_of_imported_runs_has_their_hours(tmp_path: Path) -> None:
     assert "wall_s" not in table.read_text()
 
 
-@pytest.mark.parametrize("key", ["step", "global_step", "update", "iteration", "training_step"])
+@pytest.mark.parametrize("key", ["step", "global_step", "update", "iter", "training_iteration"])
 @pytest.mark.parametrize("as_list", [True, False])
 def test_rows_of_json_count_updates_under_the_same_keys_in_a_list_and_in_lines(
     tmp_path: Path, key: str, as_list: bool

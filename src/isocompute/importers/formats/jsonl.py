@@ -37,7 +37,7 @@ from isocompute.importers.words.settings import Settings
 from isocompute.importers.words.vocabulary import OF_MAX
 
 _STEPS = ("step", "global_step", OF_MAX, "_step", "iteration", "iter", "update", "train_step",
-          "training_step", "training_iteration")  # Ray Tune 2: result.json
+          "training_iteration")  # Ray Tune 2: result.json
 
 _STEP_KEYS = frozenset(_STEPS)
 

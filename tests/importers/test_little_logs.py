@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from isocompute.cli import main
-from isocompute.importers import load_imported
+from isocompute.errors import InputError
+from isocompute.importers import load_imported, read_log
 
 
 def score(n: int, step: int, seed: int = 0) -> float:
@@ -126,3 +127,34 @@ def test_one_table_of_imported_runs_has_their_hours(tmp_path: Path) -> None:
     assert float(last["gpu_hours"]) == pytest.approx(0.4)
     assert main(["export", study, "-o", str(table), "--no-times"]) == 0
     assert "wall_s" not in table.read_text()
+
+
+@pytest.mark.parametrize("key", ["step", "global_step", "update", "iter", "training_iteration"])
+@pytest.mark.parametrize("as_list", [True, False])
+def test_rows_of_json_count_updates_under_the_same_keys_in_a_list_and_in_lines(
+    tmp_path: Path, key: str, as_list: bool
+) -> None:
+    rows = [{key: step, "val/accuracy": 0.2 + step / 1000} for step in range(0, 101, 10)]
+    file = tmp_path / ("history.json" if as_list else "history.jsonl")
+    file.write_text(json.dumps(rows) if as_list else "\n".join(map(json.dumps, rows)))
+    (run,) = read_log(file, settings={"columns": {"val/accuracy": "avg"}})
+    assert run.series[0].step_K.tolist() == list(range(0, 101, 10))
+
+
+def test_a_list_of_rows_without_a_step_is_told_the_key_that_counts(tmp_path: Path) -> None:
+    file = tmp_path / "history.json"
+    file.write_text(json.dumps([{"batch_no": i, "val/accuracy": 0.2 + i / 50} for i in range(9)]))
+    with pytest.raises(InputError, match=r"must hold rows with a step.*--set step=batch_no") as no:
+        read_log(file)
+    assert no.value.options == ("--set", "step=batch_no")
+
+
+def test_samples_in_a_list_are_read_as_those_in_lines(tmp_path: Path) -> None:
+    rows = [{"input": f"p{i}", "output": "x", "gts": "1", "score": float(i < 3), "step": step}
+            for step in (0, 20) for i in range(4)]  # fmt: skip
+    scores = []
+    for name, text in (("a.json", json.dumps(rows)), ("b.jsonl", "\n".join(map(json.dumps, rows)))):
+        (tmp_path / name).write_text(text)
+        (run,) = read_log(tmp_path / name)
+        scores.append([(s.metric.label, s.step_K.tolist(), s.score_K.tolist()) for s in run.series])
+    assert scores[0] == scores[1] != []

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from isocompute.errors import InputError
+from isocompute.importers.beside.beside import FILES
 from isocompute.importers.formats.parquetlogs import columns_of, is_beside, is_parquet_log
 from isocompute.importers.formats.recording import is_recording
 from isocompute.importers.formats.stores import ABOVE, DELETED, is_mlflow_run, name_of
@@ -41,10 +42,9 @@ _SKIPPED_ENDINGS = (
 WRITTEN = (".md", ".ipynb", ".tex")  # by people, for people: read where nothing else is a log
 # Beside logs, read with them or nothing of ours.
 _NO_LOGS = (
-    "config.json", "experiment_config.json", "args.json", "training_args.json",
-    "wandb-summary.json", "parameters.json", "params.json", "orchestrator.json", "rl.json",
-    "wandb-metadata.json", "swanlab-metadata.json", "tokenizer.json", "tokenizer_config.json",
-    "generation_config.json", "checkpoint_tracker.json",
+    *(name.rpartition("/")[2] for name in FILES), "wandb-summary.json", "wandb-metadata.json",
+    "swanlab-metadata.json", "tokenizer.json", "tokenizer_config.json", "generation_config.json",
+    "checkpoint_tracker.json",
 )
 # What W&B says of itself, at the top and in a run's folder: wandb/run-20260801_101010-ID/logs.
 _OF_WANDB = re.compile(

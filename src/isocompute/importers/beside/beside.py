@@ -68,7 +68,7 @@ from isocompute.importers.words.paths import (
     split_folder,
 )
 
-_FILES = (
+FILES = (
     "config.json", "experiment_config.json", "args.json", "training_args.json", "config.yaml",
     "files/config.yaml", ".hydra/config.yaml", "configs/orch.toml", "configs/orchestrator.toml",
     "configs/rl.toml", "configs/orchestrator.json", "configs/rl.json", "orch.toml", "hparams.yaml",
@@ -98,7 +98,7 @@ def configuration_beside(
     if path.parent.name.startswith("checkpoint-") or split_folder(path.parent):
         homes.append(path.parent.parent)
     found = next((found for home in homes if (found := _in_folder(home, path))), _of_job(path))
-    if found and found[0].rpartition("/")[2] not in _FILES:  # those a trainer writes as they were
+    if found and found[0].rpartition("/")[2] not in FILES:  # those a trainer writes as they were
         found = overridden(path, run_name(path), within, found)
     return found and with_processes(found, path)
 
@@ -115,7 +115,7 @@ def _in_folder(
     folder = os.fspath(home)
     runs = _of_wandb(home) if home == path.parent else []
     own = _named_for(path)
-    for name in (*own, *_FILES, *_started_with(home)):
+    for name in (*own, *FILES, *_started_with(home)):
         if not os.path.isfile(os.path.join(folder, name)):
             continue
         file = home / name
@@ -164,8 +164,8 @@ def _of_job(path: Path) -> tuple[str, dict[str, object]] | None:
     """The configuration of the job in whose folder a log lies deeper, alone of its kind."""
     for folder in list(path.parents)[1 : 1 + LEVELS]:
         there = _started_with(folder)
-        own = [name for name in there if name not in _FILES]
-        for name in (*_FILES, *own):
+        own = [name for name in there if name not in FILES]
+        for name in (*FILES, *own):
             file = folder / name
             if file.is_file() and file.stat().st_size <= MAX_LINE_BYTES:
                 alone = path.is_file() and _is_alone(path, folder)
@@ -185,7 +185,7 @@ def _is_alone(path: Path, folder: Path) -> bool:
         alike = (n for n in names if (".tfevents." in n if events else n.endswith(path.suffix)))
         if seen > _MOST_FILES or any(
             job_of(Path(parent, name).relative_to(folder)) != job for name in alike
-            if name not in _FILES
+            if name not in FILES
         ):
             return False
     return True
@@ -281,7 +281,7 @@ def _is_its_own(path: Path) -> bool:
         return True
     logs = [
         p for p in path.parent.iterdir()
-        if (p.name.endswith(LOGS) or ".tfevents." in p.name) and p.name not in _FILES
+        if (p.name.endswith(LOGS) or ".tfevents." in p.name) and p.name not in FILES
         and not (p.name.endswith(".json") and (is_answer(p) or _says(p)))
     ]
     return logs == [path]

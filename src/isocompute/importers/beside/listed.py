@@ -309,9 +309,8 @@ def _is_of_runs(path: Path, other: Path) -> bool:
     rows = tables_of(path.parent).get(other.name, {})
     if path.suffix not in _CSV or path.parent != other.parent or not rows:
         return False
-    plain = [name.strip().lower() for name in head_of(path).names]
-    at = next((i for i, name in enumerate(plain) if name in NAMING), len(plain))
-    names = [row[at].strip() for row in rows_of(path, _SEEN) if at < len(row) and any(row)]
+    plain = {name.strip().lower() for name in head_of(path).names}
+    names = _names_in(path)
     once = len(names) > 1 and len({*names}) == len(names)
     return once and {*names} <= rows.keys() and {*STEPS, *_COUNTERS}.isdisjoint(plain)
 
@@ -322,8 +321,13 @@ def _describes(path: Path, tables: Sequence[Path]) -> bool:
     rows = about.get(path.name, {})
     others = (one for one in tables if one.parent == path.parent and one.suffix in _CSV)
     for one in (one for one in others if rows and one.name not in about):
-        plain = [name.strip().lower() for name in head_of(one).names]
-        at = next((i for i, name in enumerate(plain) if name in NAMING), len(plain))
-        if any(row[at].strip() in rows for row in rows_of(one, _SEEN) if at < len(row)):
+        if any(name in rows for name in _names_in(one)):
             return True
     return False
+
+
+def _names_in(path: Path) -> list[str]:
+    """What the first rows of a table call their runs; none without a column that names them."""
+    plain = [name.strip().lower() for name in head_of(path).names]
+    at = next((i for i, name in enumerate(plain) if name in NAMING), len(plain))
+    return [row[at].strip() for row in rows_of(path, _SEEN) if at < len(row) and any(row)]

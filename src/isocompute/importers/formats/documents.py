@@ -23,12 +23,12 @@ from typing import Any
 
 from isocompute.errors import InputError
 from isocompute.importers.beside.elsewhere import is_answer
-from isocompute.importers.formats.jsonl import RunsOfRows
+from isocompute.importers.formats.dumps import Dump, finish_dumps
+from isocompute.importers.formats.jsonl import RunsOfRows, take_row, without_steps
 from isocompute.importers.runs.collect import Collector
 from isocompute.importers.values.imported import Errors, ImportedRun
-from isocompute.importers.values.reading import clean_text, in_time, parse_json, unfolded
+from isocompute.importers.values.reading import clean_text, in_time, parse_json
 from isocompute.importers.values.series import SETTINGS, STEPS, points_of, settings_of
-from isocompute.importers.words.configuration import settings_in_row
 from isocompute.importers.words.fresh import OF_STATE
 from isocompute.importers.words.names import written_in
 from isocompute.importers.words.paths import folder_name, run_name
@@ -201,17 +201,15 @@ def read_trainer_state(path: Path, settings: Settings) -> list[ImportedRun]:
     window = state.get("logging_steps")
     if isinstance(window, int) and window > 1:
         collector.note(f"training rows are means over {window} steps")
-    runs = RunsOfRows(collector, path)
+    runs, dumps, known = RunsOfRows(collector, path), dict[tuple[int, str], Dump](), False
     for number, row in enumerate(history, start=1):
         if isinstance(row, dict):
-            one = runs.of(row)
-            if not one.n_rows:
-                one.configure(settings_in_row(row), number)
-            calls = "_step" in row  # of W&B
-            at = row["_step"] if calls else row.get("step")
-            one.row(at, unfolded(row), number, calls=calls)
+            known |= take_row(row, number, runs, dumps, path) != ""
         else:
             errors.add(number, "an entry of log_history must be an object")
+    if history and not known and path.name != "trainer_state.json":
+        raise without_steps(path, collector)
+    finish_dumps(dumps, collector)
     return [one.finish(path, "trainer-state") for one in runs.finish()]
 
 

@@ -161,14 +161,7 @@ def read_jsonl(paths: Sequence[Path], settings: Settings, name: str = "") -> lis
             kind = take_row(row, number, runs, dumps, path)
             source = source or kind
     if not source:
-        key = _counter(collector.passed)
-        raise InputError(
-            f"a JSON-lines log must hold rows with a step, or samples with a score, but "
-            f"{str(first)!r} has none{_keys(collector)}; name the step's key with --set step="
-            f"{key or 'KEY'}{', if that counts updates' * bool(key)}.",
-            options=("--set", f"step={key or 'KEY'}"),
-            condition=f"`{key}` counts updates (not rollouts or micro-batches)" if key else "",
-        )
+        raise without_steps(first, collector)
     finish_dumps(dumps, collector)
     if errors.count:
         collector.note(errors.told())
@@ -176,9 +169,17 @@ def read_jsonl(paths: Sequence[Path], settings: Settings, name: str = "") -> lis
     return [one.finish(first, source, provenance) for one in runs.finish()]
 
 
-def _keys(collector: Collector) -> str:
+def without_steps(path: Path, collector: Collector) -> InputError:
+    """The refusal of rows of which none has a step, with the key that may count updates."""
+    key = _counter(collector.passed)
     keys = ", ".join(key[:60] for key in list(collector.passed)[:_KEYS])
-    return f" (its rows have {keys})" if keys else ""
+    return InputError(
+        f"a JSON log must hold rows with a step, or samples with a score, but {str(path)!r} has "
+        f"none{f' (its rows have {keys})' if keys else ''}; name the step's key with --set step="
+        f"{key or 'KEY'}{', if that counts updates' * bool(key)}.",
+        options=("--set", f"step={key or 'KEY'}"),
+        condition=f"`{key}` counts updates (not rollouts or micro-batches)" if key else "",
+    )
 
 
 def _counter(rows: Mapping[str, Sequence[object]]) -> str:

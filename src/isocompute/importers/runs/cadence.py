@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from isocompute.importers.runs.points import Points
+from isocompute.importers.runs.points import Points, last_step
 from isocompute.importers.values.imported import IntArray, Series, UnclearError, distinct
 from isocompute.importers.values.reading import whole
 from isocompute.importers.words.settings import Settings
@@ -121,7 +121,7 @@ def micro_batches(
         return 1, ""
     ((key, count),) = each
     step_K = distinct(np.concatenate(own))
-    last = max(int(p.steps_K.max()) for p in points if p.step)
+    last = last_step(points)
     plans = {cadence.planned, *(whole(v) for k, v in config.items() if _BATCHES.fullmatch(k))}
     planned = last in {count * plan for plan in plans if plan}
     gaps = np.diff(step_K)
@@ -363,7 +363,7 @@ def counts_responses(
         )
     if axis or not after.size or (after % batch).any():
         return axis
-    last = max(int(p.steps_K.max()) for p in points if p.step)
+    last = last_step(points)
     trainers = {p.column.trainer for p in own} - {""}
     if told:
         return "step"

@@ -40,13 +40,10 @@ REFILLED = f"{{}} refills batches: {MORE}"
 # Where trainers say so beside verl: OpenRLHF, SkyRL, NeMo-RL, EasyR1, slime, ms-swift,
 # open-instruct (configurations of 2026-08; the last two by their documentation alone).
 _REFILLING = {
-    "dynamic_filtering": "true", "algo.dynamic_filtering_enable": "true",
-    "trainer.algorithm.dynamic_sampling.type": "filter",
-    "grpo.use_dynamic_sampling": "true", "algorithm.online_filtering": "true",
-    "algorithm.filter_groups.enable": "true",
-    "dynamic_sampling_filter_path": "", "dynamic_sample": "true", "active_sampling": "true",
-}  # fmt: skip
-# what forks call it, a switch in whatever section
+    "trainer.algorithm.dynamic_sampling.type": "filter", "algorithm.filter_groups.enable": "true",
+    "dynamic_sampling_filter_path": "", "active_sampling": "true",
+}
+# what they and their forks call it, a switch in whatever section
 _REFILLS = re.compile(
     r"(?:^|[._])(?:online|group|dynamic|oversample)_?(?:filter(?:ing)?|sampl(?:e|ing))"
     r"(?:[._]enabled?)?$"

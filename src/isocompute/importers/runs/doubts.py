@@ -183,7 +183,7 @@ def _refuse_late(run: ImportedRun, runs: Sequence[ImportedRun]) -> None:
         return
     begins = own_start(earliest, [s.step_K for s in run.series if s.split == "train"])
     for other in runs:  # it goes on with another batch
-        end = max((int(s.step_K[-1]) for s in other.series if s.step_K.size), default=0)
+        end = other.last
         near = other.provenance.path == run.provenance.path or other.design[1:] == run.design[1:]
         if near and other.design != run.design and begins <= end < begins + width:
             now, was = ("B_p={} and n={}".format(*one.design[:2]) for one in (run, other))

@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 import numpy as np
 
 from isocompute.importers.runs.collected import Collected
-from isocompute.importers.runs.points import Points, back_to
+from isocompute.importers.runs.points import Points, back_to, last_step
 from isocompute.importers.runs.steps import EARLIER, FROM_ZERO, LAST, LATER
 from isocompute.importers.values.imported import (
     SAMPLED,
@@ -150,7 +150,7 @@ def begin_at(points: Collection[Points], side: Side, begins: int) -> dict[str, d
     Raises:
         UnclearError: the log ends before it.
     """
-    last = max((int(p.steps_K.max()) for p in points if p.step), default=0)
+    last = last_step(points)
     if begins > last:
         raise UnclearError(
             f"`begins` must be a step of the log, but the log ends at step {last}, before "
@@ -199,7 +199,7 @@ def count_from_one(
             one.step = array("q", (one.steps_K - lag).tolist())
         return [EARLIER] * (lag > 0)
     training = [p for p in points if p.column.split == "train" and p.step]
-    trained = max([trained, *side["length"], *(int(p.steps_K.max()) for p in training)])
+    trained = max([trained, *side["length"], last_step(training)])
     zero = 0 in side["length"] or any(p.zero_rows for p in training)
     first = min([p.first_row for p in training] + [first_length])
     told: list[str] = []

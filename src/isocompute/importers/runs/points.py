@@ -19,9 +19,6 @@ from isocompute.importers.words.called import is_alike
 from isocompute.importers.words.settings import Column
 from isocompute.importers.words.vocabulary import EVALUATED_SET
 
-# Steps of a metric up to which their cost is kept for the next one, 80 kB: at half or twice the
-# same, since runs have hundreds of evaluations.
-_SHARED = 10_000
 _TWICE = 3  # steps with two scores: a trainer evaluates its last one twice, or a first one
 
 
@@ -59,6 +56,11 @@ class Points:
     def scores_K(self) -> FloatArray:
         """Scores, in the order of the log; a view."""
         return np.frombuffer(self.value) if self.value else np.zeros(0)
+
+
+def last_step(found: Iterable[Points]) -> int:
+    """The highest step of some scores; 0 without any."""
+    return max((int(points.steps_K.max()) for points in found if points.step), default=0)
 
 
 def of_one_set(
@@ -140,8 +142,6 @@ class Compute:
 
     def at(self, step_K: IntArray) -> tuple[FloatArray, FloatArray]:
         """Cumulative rollouts and tokens; the metrics of a run mostly share their steps."""
-        if step_K.size > _SHARED:
-            return self.rollouts_at(step_K), self.tokens_at(step_K)
         key = step_K.tobytes()
         if key not in self._known:
             self._known[key] = self.rollouts_at(step_K), self.tokens_at(step_K)
@@ -219,8 +219,6 @@ def repeated(step_K: IntArray, score_K: FloatArray) -> tuple[int, int]:
     >>> repeated(np.array([0, 1, 1, 1]), np.array([0.0, 0.5, 0.5, 0.6]))
     (2, 1)
     """
-    if _ascends(step_K):
-        return 0, 0
     unique, first = np.unique(step_K, return_index=True)
     changed = int(np.sum(score_K != score_K[first][np.searchsorted(unique, step_K)]))
     return int(step_K.size - unique.size), changed

@@ -206,7 +206,7 @@ class Counters:
         if calls:  # rows of one log call after the other: the last count still holds
             self._filled += 1
             return 0 if self._last is None else self._last
-        return step if not self.seen and self.wanted == "step" else None
+        return None
 
     def waits(self, step: object, values: Mapping[str, object], calls: bool) -> bool:
         """Whether a row is to wait for the counter: series kept apart share their steps."""

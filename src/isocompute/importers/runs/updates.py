@@ -24,6 +24,7 @@ from isocompute.importers.runs.cadence import (
     spread,
 )
 from isocompute.importers.runs.collected import Collected
+from isocompute.importers.runs.points import last_step
 from isocompute.importers.runs.steps import BEFORE
 from isocompute.importers.words.configuration import of_another
 from isocompute.importers.words.fresh import Found
@@ -171,16 +172,13 @@ def _count_evaluations(c: Collected, what: str, cadence: Cadence) -> None:
     """Set evaluations at their updates, where the log counts evaluations."""
     if c.settings.step is not None:
         return
-    rows = [int(p.steps_K.max()) for p in c.points
-            if p.column.split == "train" and p.step]  # fmt: skip
-    trained = max([c.latest, *rows, *c.side["length"]])
+    rows = last_step(p for p in c.points if p.column.split == "train")
+    trained = max([c.latest, rows, *c.side["length"]])
     found = as_evaluations(c.points, cadence, trained, what, c.trains_from == 0)
     if found is None:
         return
     every, first = found
-    last = max(int(p.steps_K.max()) for p in c.points if p.column.split != "train"
-               and p.step)  # fmt: skip
-    if trained > last or first:
+    if first or trained > last_step(p for p in c.points if p.column.split != "train"):
         spread(c.points, every, first)
     else:  # one counter of all rows
         c.side = placing.to_updates(c.points, c.side, 1, every)
@@ -192,7 +190,7 @@ def _count_evaluations(c: Collected, what: str, cadence: Cadence) -> None:
 
 def _settle_steps(c: Collected, what: str, planned: int | None, own_plan: int | None) -> None:
     """One unit for all steps, checked against the plan; counters from 0 begin at 1."""
-    last = max((int(p.steps_K.max()) for p in c.points if p.step), default=0)
+    last = last_step(c.points)
     elsewhere = [
         (p.key, p.axis, p.n_elsewhere) for p in c.points
         if p.n_elsewhere and p.axis is not None

@@ -70,10 +70,10 @@ def decimals(cell: str) -> int:
     return len(mantissa.replace(",", ".").partition(".")[2]) + len(exponent.lstrip("+-"))
 
 
-def cells_of(line: str, separator: str) -> list[str]:
-    """The cells of one line; none where its quotes are torn."""
+def cells_of(line: str, separator: str, *, strict: bool = True) -> list[str]:
+    """The cells of one line; none where one is too long for `csv` or, `strict`, quotes are torn."""
     try:
-        return next(csv.reader([line.replace("\0", "")], delimiter=separator, strict=True), [])
+        return next(csv.reader([line.replace("\0", "")], delimiter=separator, strict=strict), [])
     except csv.Error:
         return []
 

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from isocompute.domain.text import some_of
 from isocompute.errors import InputError
+from isocompute.importers.values.cells import cells_of
 from isocompute.importers.values.reading import encoding_of, in_utf8, number
 
 _HEAD = 1 << 20
@@ -115,12 +116,7 @@ def rows_of(path: Path, most: int | None = None) -> list[list[str]]:
 
 
 def _cells(line: bytes, separator: str) -> list[str]:
-    """The cells of a line; none where one is longer than `csv` takes."""
-    text = line.decode("utf-8", "replace").replace("\0", "")
-    try:
-        return next(csv.reader([text], delimiter=separator), [])
-    except csv.Error:
-        return []
+    return cells_of(line.decode("utf-8", "replace"), separator, strict=False)
 
 
 def refuse_markdown(path: Path, lines: Sequence[bytes]) -> None:

@@ -335,12 +335,11 @@ def _both(
         return Cure(f"{given} where the names say it, as they seem to, or {_sets(missing)}",
                     options)  # fmt: skip
     pattern = "_".join(f"{SHORTEST[n]}{{{n}}}" for n in missing)
-    there = [name for name in missing if _maps(keys, [name])]
-    if 0 < len(there) < len(missing):  # keys seem to hold some of it
+    there = {name: maps for name in missing if (maps := _maps(keys, [name]))}
+    if len(there) == 1 < len(missing):  # keys seem to hold one of both
         own = _own([name for name in missing if name not in there])
-        if (maps := _maps(keys, there)) is not None:
-            return Cure(f"{maps.text}; and {own.text}", [*maps.options, *own.options],
-                        maps.condition)  # fmt: skip
+        (maps,) = there.values()
+        return Cure(f"{maps.text}; and {own.text}", [*maps.options, *own.options], maps.condition)
     own = _own(missing)
     return Cure(f"{own.text}, or --set pattern='{pattern}' if the names of files or runs say it",
                 own.options)  # fmt: skip

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 from isocompute.importers.values.imported import Metric
 from isocompute.importers.words.settings import Column
@@ -23,8 +24,6 @@ _VERL = re.compile(
     rf"val-(?P<part>core|aux)/{_SET}/(?P<var>[^/]+)/"
     rf"(?P<kind>mean|best|worst|maj)(?:@|_at_|_){_K}(?P<mean>/mean)?"
 )
-# up to 0.3: the mean of what later releases call reward (of its tokens' scores, the sum)
-_VERL_OLD = re.compile(r"val/test_score/(?P<set>.{1,300})")
 # TRL 1.16, GRPOTrainer.log; trainer_state.json says eval_reward, the trackers eval/reward.
 # ms-swift 4.4 (rlhf_trainers/grpo_trainer.py) and Unsloth log the same.
 # TRL before 0.17 had no `/mean`, and logged means alone.
@@ -36,30 +35,60 @@ _TRL_EVAL = re.compile(rf"eval[_/]{_TRL_REWARD}")
 # which TRL's own metrics lack (GRPOTrainer.log)
 EVALUATED_SET = re.compile(r"eval[_/](.{1,300})_(?:runtime|loss)")
 _TRL_TRAIN = re.compile(rf"(?:train/)?{_TRL_REWARD}")
-# prime-rl, orchestrator: unbiased pass@k and pass^k (all k correct).
-_PRIME = re.compile(rf"eval/{_SET}(?:/(?P<var>[^/@^]+))?/(?P<kind>avg@|pass@|pass\^){_K}")
-_PRIME_PRINTED = re.compile(rf"eval/{_SET}/reward/mean")  # its console says no k
 # Trinity-RFT (2026-08), docs/tutorial/metrics_reference.md; best and worst are bootstrapped as
 # verl's (explorer/workflow_runner.py); with monitor.detailed_stats their mean over the tasks
 _TRINITY = re.compile(
     rf"(?:eval|bench)/{_SET}/(?P<var>[^/@]+)/(?P<kind>mean|best|worst)(?:@|_at_){_K}(?:/mean)?"
 )
-# SkyRL 0.3, train/utils/trainer_utils.py: any of N samples right, N all there are.
-_SKYRL = re.compile(rf"eval/{_SET}/(?:(?P<avg>avg_score)|pass_at_{_K})")
-# OpenRLHF 0.11.0, trainer/ppo_trainer.py, compute_eval_metrics: pass1 is the mean over all
-# samples, passN the mean of each problem's best of N.
-_OPENRLHF = re.compile(rf"eval/eval_{_SET}_pass{_K}")
-# slime 0.3.1 (624b824), observability/rollout_metrics.py, metric_utils.py: mean, unbiased pass@k
-_SLIME_PASS = re.compile(rf"eval/{_SET}-pass(?:@|_){_K}")
 _SLIME_MEAN = re.compile(r"eval/(?P<set>[^/]{1,300})")
 # open-instruct 0.3.0, grpo_utils.py, compute_pass_at_k_metrics: pass_at_1 is the mean over all
 _OPEN_INSTRUCT = re.compile(rf"eval/pass_at_{_K}(?P<unbiased>_unbiased)?")
 # EasyR1 0.3.2, trainer/ray_trainer.py, _validate
 _EASYR1 = re.compile(r"val/(?:reward_score|(?P<var>[^/]{1,300})_reward)")
-# rLLM (2026-08, 04f924d), trainer/unified_trainer.py, _validate_async: pass@1 is the mean over all
-_RLLM = re.compile(rf"val/(?P<set>[^/]{{1,300}})/pass@{_K}")
 # tinker-cookbook (2026-08), rl/metric_util.py: RLTestSetEvaluator, named "test" by default
-_TINKER = re.compile(r"(?P<test>test/)?env/(?P<set>[^/]{1,300})/(?:reward/total|(?P<var>correct))")
+_TINKER = re.compile(
+    r"(?P<test>test/)?env/(?:all|(?P<set>[^/]{1,300}))/(?:reward/total|(?P<var>correct))"
+)
+
+
+class _Form(NamedTuple):
+    """How a trainer writes held-out scores: a key with the set, the variable, the kind, the k.
+
+    `variable`, `kind`: of a key that does not say them. `first`: the best of 1 is the mean over all
+    samples, however many there are.
+    """
+
+    key: re.Pattern[str]
+    trainer: str
+    variable: str
+    kind: str = "avg"
+    first: bool = False
+
+
+_KINDS = {"mean": "avg", "avg@": "avg", "pass@": "best", "pass^": "worst"}
+_FORMS = (
+    # up to 0.3: the mean of what later releases call reward (of its tokens' scores, the sum)
+    _Form(re.compile(r"val/test_score/(?P<set>.{1,300})"), "verl", "reward"),
+    # ROLL (1bc1205), pipeline/rlvr/rlvr_pipeline.py, val: the share of answers with score 1, by
+    # tag; validated before the update of the same number, so its steps are updates
+    _Form(re.compile(r"val_correct/(?P<set>[^/]{1,300})/mean"), "roll", "correct"),
+    # prime-rl, orchestrator: unbiased pass@k and pass^k (all k correct); its console says no k
+    _Form(re.compile(rf"eval/{_SET}(?:/(?P<var>[^/@^]+))?/(?P<kind>avg@|pass@|pass\^){_K}"),
+          "prime-rl", "reward"),
+    _Form(re.compile(rf"eval/{_SET}/reward/mean"), "prime-rl", "reward"),
+    # SkyRL 0.3, train/utils/trainer_utils.py: any of N samples right, N all there are
+    _Form(re.compile(rf"eval/{_SET}/avg_score"), "skyrl", "score"),
+    _Form(re.compile(rf"eval/{_SET}/pass_at_{_K}"), "skyrl", "score", "best"),
+    # OpenRLHF 0.11.0, trainer/ppo_trainer.py, compute_eval_metrics: passN is the mean of each
+    # problem's best of N
+    _Form(re.compile(rf"eval/eval_{_SET}_pass{_K}"), "openrlhf", "reward", "best", first=True),
+    _Form(_OPEN_INSTRUCT, "open-instruct", "correct", "best", first=True),
+    # slime 0.3.1 (624b824), observability/rollout_metrics.py, metric_utils.py: unbiased pass@k
+    _Form(re.compile(rf"eval/{_SET}-pass(?:@|_){_K}"), "slime", "reward", "best"),
+    # rLLM (2026-08, 04f924d), trainer/unified_trainer.py, _validate_async
+    _Form(re.compile(rf"val/(?:unknown|(?P<set>[^/]{{1,300}}))/pass@{_K}"), "rllm", "correct",
+          "best", first=True),
+)  # fmt: skip
 
 # Keys that stand alone: NeMo-RL (2026-08, algorithms/grpo.py: accuracy is the mean reward over all
 # rollouts, pass_k whether any is above 0), AReaL 1.0.4 (4aef98d, workflow/rlvr.py), verl (mean
@@ -76,9 +105,6 @@ _ALONE: dict[str, tuple[str, str, str, str]] = {  # kind, variable, split, train
     "rollout/raw_reward": ("avg", "reward", "train", "slime"),
     "eval/scores": ("avg", "scores", "validation", "open-instruct"),
 }
-# ROLL (1bc1205), pipeline/rlvr/rlvr_pipeline.py, val: the share of answers with score 1, by tag;
-# validated before the update of the same number, so its steps are updates.
-_ROLL = re.compile(r"val_correct/(?P<set>[^/]{1,300})/mean")
 SLIME_MARKS = ("eval/step", "rollout/step")
 _NO_SET = {
     "step", "epoch", "global_step", "loss", "reward", "runtime", "samples_per_second",
@@ -101,133 +127,82 @@ def column_of(key: str, seen: Iterable[str] = ()) -> Column | None:
         return None
     if key.startswith("val-"):
         return _verl(key)
-    if match := _VERL_OLD.fullmatch(key):
-        return _column("avg", "reward", match["set"], trainer="verl")
     if key in _ALONE:
         kind, variable, split, trainer = _ALONE[key]
-        return Column(
-            metric=Metric(
-                kind=kind, variable=variable, core=trainer != "open-instruct",
-                estimator="mean" if kind == "avg" else "unbiased",
-            ),
-            split=split, trainer=trainer,
-        )
-    if match := _ROLL.fullmatch(key):
-        return _column("avg", "correct", match["set"], trainer="roll")
-    if key.startswith(("eval/", "bench/")) and (found := _evaluation(key, seen)) is not None:
-        return found
+        return _column(kind, variable, trainer, split=split, core=trainer != "open-instruct")
+    if match := _TRINITY.fullmatch(key):
+        return _bootstrapped(match, "trinity", core=match["var"] == "accuracy")
+    match = _OPEN_INSTRUCT.fullmatch(key)
+    if match and (match["k"] == "1") == (match["unbiased"] is not None):
+        return None  # pass_at_N without the word is the unbiased one of all N samples beside it
+    for form in _FORMS:
+        if match := form.key.fullmatch(key):
+            said = match.groupdict()
+            kind, k = _KINDS.get(said.get("kind", ""), form.kind), said.get("k")
+            if form.first and k == "1":
+                kind, k = "avg", None
+            return _column(kind, said.get("var") or form.variable, form.trainer,
+                           said.get("set") or "", int(k) if k else None)  # fmt: skip
+    if (match := _SLIME_MEAN.fullmatch(key)) and _is_of_slime(match["set"], seen):
+        return _column("avg", "reward", "slime", match["set"])
     if match := _TRL_EVAL.fullmatch(key):
         return _trl(match["var"] or match["old"], "validation")
     if match := _TRL_TRAIN.fullmatch(key):
         return _trl(match["var"] or match["old"], "train")
     if match := _EASYR1.fullmatch(key):
-        variable = match["var"]
-        return Column(
-            metric=Metric(kind="avg", variable=variable or "reward", core=variable is None),
-            trainer="easyr1",
-        )
-    if match := _RLLM.fullmatch(key):
-        problem_set = "" if match["set"] == "unknown" else match["set"]
-        if match["k"] == "1":
-            return _column("avg", "correct", problem_set, trainer="rllm")
-        return _column("best", "correct", problem_set, int(match["k"]), "rllm")
+        return _column("avg", match["var"] or "reward", "easyr1", core=match["var"] is None)
     if match := _TINKER.fullmatch(key):
-        problem_set = "" if match["set"] == "all" else match["set"]
-        return Column(
-            metric=Metric(kind="avg", variable=match["var"] or "reward", core=match["var"] is None),
-            problem_set=problem_set, split="validation" if match["test"] else "train",
-            trainer="tinker",
-        )
+        return _column("avg", match["var"] or "reward", "tinker", match["set"] or "",
+                       split="validation" if match["test"] else "train",
+                       core=match["var"] is None)  # fmt: skip
     return None
 
 
-def _evaluation(key: str, seen: Iterable[str]) -> Column | None:
-    """Keys that begin with `eval/`, the most telling form first."""
-    if match := _PRIME.fullmatch(key):
-        kind = {"avg@": "avg", "pass@": "best", "pass^": "worst"}[match["kind"]]
-        return _column(kind, match["var"] or "reward", match["set"], int(match["k"]), "prime-rl")
-    if match := _TRINITY.fullmatch(key):
-        kind = "avg" if match["kind"] == "mean" else match["kind"]
-        return Column(
-            metric=Metric(
-                kind=kind, samples=int(match["k"]), variable=match["var"],
-                estimator="mean" if kind == "avg" else "bootstrap", core=match["var"] == "accuracy",
-            ),
-            problem_set=match["set"], trainer="trinity",
-        )
-    if match := _PRIME_PRINTED.fullmatch(key):
-        return _column("avg", "reward", match["set"], trainer="prime-rl")
-    if match := _SKYRL.fullmatch(key):
-        if match["avg"]:
-            return _column("avg", "score", match["set"], trainer="skyrl")
-        return _column("best", "score", match["set"], int(match["k"]), "skyrl")
-    if match := _OPENRLHF.fullmatch(key):
-        if match["k"] == "1":  # k is in the configuration
-            return _column("avg", "reward", match["set"], trainer="openrlhf")
-        return _column("best", "reward", match["set"], int(match["k"]), "openrlhf")
-    if match := _OPEN_INSTRUCT.fullmatch(key):
-        if match["k"] == "1":
-            return None if match["unbiased"] else _column("avg", "correct", "",
-                                                          trainer="open-instruct")
-        # pass_at_N without the word equals the unbiased one of all N samples, beside it
-        return (
-            _column("best", "correct", "", int(match["k"]), "open-instruct")
-            if match["unbiased"] else None
-        )
-    if match := _SLIME_PASS.fullmatch(key):
-        return _column("best", "reward", match["set"], int(match["k"]), "slime")
-    if match := _SLIME_MEAN.fullmatch(key):
-        name = match["set"]
-        if name in _NO_SET or ("-" in name and name.endswith(("_ratio", "_rate"))):
-            return None
-        # `eval/NAME` is anybody's; slime is told by the counters that it logs beside it
-        if any(mark in seen for mark in SLIME_MARKS):
-            return _column("avg", "reward", name, trainer="slime")
-    return None
+def _is_of_slime(name: str, seen: Iterable[str]) -> bool:
+    """Whether `eval/NAME`, which is anybody's, is slime's: told by the counters beside it."""
+    other = name in _NO_SET or ("-" in name and name.endswith(("_ratio", "_rate")))
+    return not other and any(mark in seen for mark in SLIME_MARKS)
 
 
 def _column(
-    kind: str, variable: str, problem_set: str, samples: int | None = None, trainer: str = "",
+    kind: str, variable: str, trainer: str, problem_set: str = "", samples: int | None = None,
+    *, split: str = "validation", core: bool = True,
 ) -> Column:
     return Column(
         metric=Metric(
-            kind=kind, samples=samples, variable=variable,
+            kind=kind, samples=samples, variable=variable, core=core,
             estimator="mean" if kind == "avg" else "unbiased",
         ),
-        problem_set=problem_set, trainer=trainer,
+        problem_set=problem_set, split=split, trainer=trainer,
+    )
+
+
+def _bootstrapped(match: re.Match[str], trainer: str, *, core: bool) -> Column:
+    """The mean of some samples, or the best or worst of so many, drawn with replacement."""
+    kind = _KINDS.get(match["kind"], match["kind"])
+    return Column(
+        metric=Metric(
+            kind=kind, samples=int(match["k"]), variable=match["var"], core=core,
+            estimator="mean" if kind == "avg" else "bootstrap",
+        ),
+        problem_set=match["set"], trainer=trainer,
     )
 
 
 def _verl(key: str) -> Column | None:
     match = _VERL.fullmatch(key)
-    if match is None:
-        return None
-    kind = match["kind"]
     # mean@N stands alone; best, worst and maj come as .../mean and .../std
-    if (kind == "mean") == (match["mean"] is not None):
+    if match is None or (match["kind"] == "mean") == (match["mean"] is not None):
         return None
     # worst@N is always in val-aux, also for the core variable: acc, or reward without acc
-    core = match["part"] == "core" or match["var"] == "acc"
-    return Column(
-        metric=Metric(
-            kind="avg" if kind == "mean" else kind,
-            samples=int(match["k"]),
-            estimator="mean" if kind == "mean" else "bootstrap",
-            variable=match["var"],
-            core=core,
-        ),
-        problem_set=match["set"], trainer="verl",
-    )
+    return _bootstrapped(match, "verl", core=match["part"] == "core" or match["var"] == "acc")
 
 
 def _trl(variable: str | None, split: str) -> Column:
     said, _, rest = (variable or "").partition("/")  # Tunix: rewards/eval/score/mean
     if said in ("eval", "train"):
         variable, split = rest or None, "train" if said == "train" else "validation"
-    return Column(
-        metric=Metric(kind="avg", variable=variable or "reward", core=variable is None),
-        split=split, trainer="trl",
-    )
+    return _column("avg", variable or "reward", "trl", split=split, core=variable is None)
 
 
 # Mean generated length of the window of steps that a row covers, in tokens.

@@ -189,7 +189,8 @@ def check_one_recipe(
     for word in (word for word in (*RECORDED, *texts) if word not in asked):
         many = Counter(c.recorded[word] for c in curves if word in c.recorded)
         if word in texts and (max(many.values(), default=0) < 2 or _is_no_recipe(
-            word, [(_said(word, float(c.recorded[word]), texts), c) for c in curves if word in c.recorded]
+            word, [(_said(word, float(value), texts), c) for c in curves
+                   if (value := c.recorded.get(word)) is not None],
         )):
             continue  # it is another in every run: their name
         groups: dict[tuple[object, ...], dict[str, None]] = {}

@@ -18,6 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from isocompute.errors import InputError
+from isocompute.importers.runs.grids import is_one_grid, once
 from isocompute.importers.values.imported import DESIGN, FROM_NAME, FloatArray, ImportedRun
 from isocompute.importers.words.configuration import FACTS, SCALED
 from isocompute.importers.words.names import written_in
@@ -33,11 +34,6 @@ NOT_NOISE = 6.0
 _ENOUGH = 3  # scores that tell a run's noise
 _TRIAL = re.compile(r"(?:^|[-_./ ])(?:smoke|debug|dbg|dry[-_ ]?run|sanity|tmp)(?:[-_ ]?test)?"
                     r"(?=$|[-_./ ])", re.I)  # fmt: skip
-# What names add to a run that was done once more: run2, rep_1, b, 20250914, v3.
-_REPEAT = re.compile(
-    r"(?:seed|s|runs?|r|rep|repeat|replica|trial|t|try|v|exp|take)?[0-9]+|\([0-9]+\)|[a-z]|rerun|retry|copy",
-    re.I,
-)
 
 
 def differing(runs: Sequence[ImportedRun]) -> dict[str, dict[str, int]]:
@@ -226,7 +222,8 @@ def _without(text: str, odd: Sequence[str], left: Sequence[str]) -> InputError:
     then = sorted({name[len(begins) : len(begins) + 1] for name in left})
     ends = sorted({name[-1:] for name in left})
     # where an odd name begins so, too: exp_00[235]*, or goes on: grpo*[12]
-    fits = (f"{begins}*", *(
+    tail = takewhile(lambda letters: len({*letters}) == 1, zip(*map(reversed, left), strict=False))
+    fits = (f"{begins}*", "*" + "".join(letters[0] for letters in tail)[::-1], *(
         f"{begins}{form.format(''.join(of))}" if all(map(str.isalnum, of)) else "*"
         for form, of in (("[{}]*", then), ("*[{}]", ends))
     ))
@@ -255,6 +252,9 @@ def unsaid(runs: Sequence[ImportedRun], asked: Collection[str] = ()) -> list[str
                 f"with --where {shlex.quote(f'{name}={value}')}"
             )
     return told
+
+
+_ONE_SWEEP = "runs of one sweep must differ in B_p, n or seed,"
 
 
 class Named(NamedTuple):
@@ -297,7 +297,10 @@ def refuse_two_sweeps(runs: Iterable[Named], cure: str = "") -> None:
     sweeps: dict[str, dict[tuple[object, ...], list[Named]]] = defaultdict(dict)
     for run in runs:
         if (rest := _without_settings(run)) != run.name or run.of_file:
-            sweeps[_once(rest)].setdefault(run.design, []).append(run)
+            sweeps[once(rest)].setdefault(run.design, []).append(run)
+    if is_one_grid([[one.design for its in of.values() for one in its]
+                    for of in sweeps.values()], sweeps):  # fmt: skip
+        return
     several = {name: of for name, of in sweeps.items() if len({n for _, n, _ in of}) > 1}
     twice = [
         (a, b) for a, b in combinations(several, 2)
@@ -305,11 +308,13 @@ def refuse_two_sweeps(runs: Iterable[Named], cure: str = "") -> None:
                for design in several[a].keys() & several[b].keys()) > 1
     ]  # fmt: skip
     if twice:
-        a, b = twice[0]
-        one, other = (sum(map(len, several[name].values())) for name in (a, b))
+        count = {name: sum(map(len, of.values())) for name, of in sweeps.items()}
+        a, b = sorted(twice[0], key=lambda name: -count[name])
+        names = [one.name for of in sweeps.values() for its in of.values() for one in its]
+        if sum(fnmatch(name, a) for name in names) > count[a]:  # the other's, too
+            a, b = b, a
         raise InputError(
-            f"runs of one sweep must differ in B_p, n or seed, but {a!r} ({one} runs) and "
-            f"{b!r} ({other}) have the same ones; "
+            f"{_ONE_SWEEP} but {a!r} ({count[a]} runs) and {b!r} ({count[b]}) have the same ones; "
             + (cure or f"choose with --where run='{a}', or keep all with --where 'run=*'."),
             options=() if cure else ("--where", "run=RUN"), trial=("--where", "run=*"),
         )
@@ -331,8 +336,8 @@ def refuse_two_sweeps(runs: Iterable[Named], cure: str = "") -> None:
             this, like = same[0]
             seed = this.design[2]
             both = f" and seed {seed}" if seed is not None and seed == like.design[2] else ""
-            text = (f"runs of one sweep must differ in B_p, n or seed, but {this.name!r} is of n = "
-                    f"{this.design[1]}{both}, as {like.name!r} is")  # fmt: skip
+            text = (f"{_ONE_SWEEP} and another word of a name may say another recipe, "
+                    f"but {this.name!r} is of n = {this.design[1]}{both}, as {like.name!r} is")
             raise InputError(f"{text}; {cure}") if cure else _without(text, odd, left)
 
 
@@ -355,17 +360,6 @@ def _without_settings(run: Named) -> str:
 def _scored(runs: Iterable[Named]) -> set[tuple[str, str, str]]:
     """What the scores of runs are of: those of other things are no repetitions."""
     return {one for run in runs for one in run.scored}
-
-
-def _once(name: str) -> str:
-    """A name without the number or letter of a repetition, or a time.
-
-    >>> _once("grpo-*-run2"), _once("qwen-1.5b.*"), _once("20250914_grpo_*_b")
-    ('grpo*', 'qwen-1.5b*', '*grpo*')
-    """
-    words = re.split(r"((?<![0-9])[-_. :]+|[-_: ]+|\.(?![0-9]))", name)
-    words[::2] = ["*" if _REPEAT.fullmatch(word) else word for word in words[::2]]
-    return re.sub(r"[-_. :]*\*(?:[-_. :]*\*)*[-_. :]*", "*", "".join(words))
 
 
 def select_imported(

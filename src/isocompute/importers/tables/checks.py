@@ -14,8 +14,10 @@ from numpy.typing import NDArray
 
 from isocompute.domain import Curve
 from isocompute.errors import InputError
+from isocompute.importers.runs.grids import Design, is_one_grid
 from isocompute.importers.tables.table import FloatArray
 from isocompute.importers.values.imported import DESIGN
+from isocompute.importers.values.reading import number
 from isocompute.importers.words.called import several_problems
 from isocompute.recipe import RECORDED
 
@@ -163,6 +165,12 @@ def _said(word: str, value: float, texts: Mapping[str, Sequence[str]]) -> str:
     return texts[word][int(value)].strip() if word in texts else f"{value:.3g}"
 
 
+# Words that may as well say where, when or how well a run ran.
+_PERHAPS = re.compile(
+    r"(?:.*[./ _])?(?:setting|setup|condition|variant|treatment|scheduler?)", re.I
+)
+
+
 def check_one_recipe(
     curves: Sequence[Curve], path: Path | str, asked: Collection[str],
     texts: Mapping[str, Sequence[str]] = {},
@@ -180,7 +188,10 @@ def check_one_recipe(
     """
     for word in (word for word in (*RECORDED, *texts) if word not in asked):
         many = Counter(c.recorded[word] for c in curves if word in c.recorded)
-        if word in texts and max(many.values(), default=0) < 2:
+        if word in texts and (max(many.values(), default=0) < 2 or _is_no_recipe(
+            word, [(_said(word, float(value), texts), c) for c in curves
+                   if (value := c.recorded.get(word)) is not None],
+        )):
             continue  # it is another in every run: their name
         groups: dict[tuple[object, ...], dict[str, None]] = {}
         for c in curves:
@@ -188,16 +199,34 @@ def check_one_recipe(
                 key = (c.configuration, c.metric, c.problem_set, c.split, c.arm)
                 groups.setdefault(key, {})[_said(word, float(value), texts)] = None
         for (at, *_), values in groups.items():
-            if len(values) > 1:
+            if len({_plain(value) for value in values}) > 1:
                 ordered = sorted(values) if word in texts else sorted(values, key=float)
+                listed = ", ".join(value or "none" for value in ordered)
                 choice = shlex.quote(f"{word}={next(filter(None, values))}")
                 raise InputError(
                     f"{path}: runs must share their {word.replace('_', ' ')} to be averaged, but "
-                    f"those of {at} have {', '.join(ordered)}; choose with "
+                    f"those of {at} have {listed}; choose with "
                     f"--where {choice}, or keep all with --where {shlex.quote(f'{word}=*')}.",
                     options=("--where", f"{word}={'RATE' if word == 'learning_rate' else 'VALUE'}"),
                     trial=("--where", f"{word}=*"),
                 )
+
+
+def _plain(text: str) -> str:
+    """A value however it is written: GRPO is grpo, and 4096.0 is 4096."""
+    value = number(text)
+    return text.casefold() if value is None else repr(value)
+
+
+def _is_no_recipe(word: str, said: Sequence[tuple[str, Curve]]) -> bool:
+    """Whether texts of a column that may say a recipe divide no sweep, of all that are scored."""
+    if _PERHAPS.fullmatch(word) is None and len({text for text, _ in said} - {""}) > 1:
+        return False
+    kinds: dict[tuple[str, ...], dict[str, list[Design]]] = {}
+    for text, c in said:
+        of = kinds.setdefault((c.metric, c.problem_set, c.split, c.arm), {})
+        of.setdefault(text, []).append((c.problems_per_batch, c.rollouts_per_problem, c.seed))
+    return all(is_one_grid(of.values(), of) for of in kinds.values())
 
 
 def check_problems(

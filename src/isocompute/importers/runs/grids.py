@@ -1,0 +1,69 @@
+"""Whether a word that some runs have, and others not, tells two sweeps apart.
+
+A word of a recipe is in runs beside a sweep: they repeat its seeds, or have further ones. One that
+was done again, on another machine or day, by another person, is part of it: without it a seed
+lacks an n.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable
+
+# What names add to a run that was done once more: run2, rep_1, b, 20250914, v3.
+_REPEAT = re.compile(
+    r"(?:seed|s|runs?|r|rep|repeat|replica|trial|t|try|v|exp|take)?[0-9]+|\([0-9]+\)|[a-z]|rerun|retry|copy",
+    re.I,
+)
+
+Design = tuple[int | None, int | None, int | None]
+
+# Words that are of a recipe even where they go along with the seed: grpo and gspo, kl, lr.
+_OF_RECIPE = re.compile(
+    r"(?<![a-z])(?:[a-z]*po|rloo|reinforce|remax|gpg|kl|lr|beta|temp|clip|ent|entropy|len|easy|hard)"
+    r"(?![a-z])",
+    re.I,
+)
+
+
+def is_one_grid(groups: Iterable[Collection[Design]], words: Iterable[str] = ()) -> bool:
+    """Whether runs are one sweep, each seed once for every n, that their words do not divide.
+
+    Args:
+        groups: designs of the runs that share a word.
+        words: of the groups; where they go along with the seed, none may be of a recipe.
+
+    >>> is_one_grid([[(6, 4, 1), (6, 4, 2), (6, 8, 1)], [(6, 8, 2)]])  # the last was done again
+    True
+    >>> is_one_grid([[(6, 4, 1), (6, 4, 2), (6, 8, 1), (6, 8, 2)], [(6, 4, 3)]])  # one more
+    False
+    >>> by_seed = [[(6, 4, 1), (6, 8, 1)], [(6, 4, 2), (6, 8, 2)]]
+    >>> is_one_grid(by_seed, ["n*-h100", "n*-a100"]), is_one_grid(by_seed, ["grpo", "gspo"])
+    (True, False)
+    """
+    parts = [[*designs] for designs in groups]
+    every = [design for part in parts for design in part]
+    if not _is_grid(every) or len({design[:2] for design in every}) < 2:
+        return False
+    sizes = {design[:2] for design in every}
+    if not any(_is_grid(part) and {of[:2] for of in part} == sizes for part in parts):
+        return True
+    by_seed = all(len({seed for *_, seed in part}) == 1 for part in parts)
+    return by_seed and not any(map(_OF_RECIPE.search, words))
+
+
+def _is_grid(designs: Collection[Design]) -> bool:
+    seeds = {seed for *_, seed in designs}
+    sizes = {design[:2] for design in designs}
+    return None not in seeds and len({*designs}) == len(designs) == len(seeds) * len(sizes)
+
+
+def once(name: str) -> str:
+    """A name without the number or letter of a repetition, or a time.
+
+    >>> once("grpo-*-run2"), once("qwen-1.5b.*"), once("20250914_grpo_*_b")
+    ('grpo*', 'qwen-1.5b*', '*grpo*')
+    """
+    words = re.split(r"((?<![0-9])[-_. :]+|[-_: ]+|\.(?![0-9]))", name)
+    words[::2] = ["*" if _REPEAT.fullmatch(word) else word for word in words[::2]]
+    return re.sub(r"[-_. :]*\*(?:[-_. :]*\*)*[-_. :]*", "*", "".join(words))

@@ -1,0 +1,92 @@
+"""What ordinary people call their runs is no recipe; what may be one is asked about."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from layout_helpers import AT, lines, load, refused, score, write
+
+GRID = [(n, seed) for n in (4, 8, 16) for seed in (1, 2)]
+ACC = ["val/accuracy=avg"]
+SETS = ["pattern=n{rollouts_per_problem}*s{seed}", "problems_per_batch=6"]
+HEAD = "run,problems_per_batch,rollouts_per_problem,seed,step,score"
+
+
+def logs(folder: Path, names: dict[tuple[int, int], str], shift: float = 0.0) -> None:
+    for (n, seed), name in names.items():
+        lines(folder / f"{name}.jsonl", (
+            {"step": s, "val/accuracy": score(s, n, seed / 700 + shift)} for s in AT))  # fmt: skip
+
+
+def table(path: Path, column: str, values: list[object]) -> Path:
+    rows = [f"r{n}{seed},6,{n},{seed},{s},{score(s, n, seed / 700)},{value}"
+            for (n, seed), value in zip(GRID, values, strict=True) for s in AT]  # fmt: skip
+    return write(path, "\n".join([f"{HEAD},{column}", *rows]) + "\n")
+
+
+@pytest.mark.parametrize("ends", [
+    ["", "", "", "_v2_fixed", "", ""], ["", "_resumed", "", "", "_after_oom", ""],
+    ["_a100", "_h100", "_h100", "_a100", "_a100", "_h100"],
+    ["_athena", "_hermes", "_hermes", "_athena", "_zeus", "_athena"],
+    ["_alice", "_bob"] * 3, ["_may", "_june"] * 3,
+])  # fmt: skip
+def test_words_of_a_whole_grid_are_no_recipe(tmp_path: Path, ends: list[str]) -> None:
+    logs(tmp_path, {(n, s): f"n{n}{end}_s{s}" for (n, s), end in zip(GRID, ends, strict=True)})
+    assert len(load(tmp_path, ACC, SETS)) == 6
+
+
+@pytest.mark.parametrize(("ends", "more"), [
+    (["_grpo", "_gspo"] * 3, {}), (["", "_kl"] * 3, {}),
+    ([""] * 6, {(n, 3): "_other" for n in (4, 8, 16)}), ([""] * 6, {(8, 3): "_fixed"}),
+])  # fmt: skip
+def test_words_of_seeds_that_may_be_a_recipe_are_asked_about(
+    tmp_path: Path, ends: list[str], more: dict[tuple[int, int], str]
+) -> None:
+    of = {**dict(zip(GRID, ends, strict=True)), **more}
+    logs(tmp_path, {(n, s): f"n{n}{end}_s{s}" for (n, s), end in of.items()})
+    assert "another word of a name may say another recipe, but" in refused(tmp_path, ACC, SETS)
+    assert len(load(tmp_path, ACC, SETS, where=["run=*"])) == len(of)
+
+
+def test_seeds_by_letters_are_seeds(tmp_path: Path) -> None:
+    names = {(n, s): f"n{n}{letter}" for n in (4, 8) for s, letter in ((1, "a"), (2, "b"))}
+    logs(tmp_path, names)
+    for (n, s), name in names.items():
+        write(tmp_path / f"{name}.json", json.dumps({"seed": s, "num_generations": n}))
+    assert len(load(tmp_path, ACC, ["problems_per_batch=6"])) == 4
+
+
+@pytest.mark.parametrize(("column", "values"), [
+    ("setup", ["8xA100", "8xH100", "8xH100", "8xA100", "8xA100", "8xH100"]),
+    ("condition", ["ok", "ok", "ok", "restarted once", "ok", "ok"]),
+    ("scheduler", ["slurm", "k8s"] * 3), ("algo", ["GRPO", "grpo"] * 3),
+    ("algo", ["grpo", "grpo", "grpo", "", "grpo", "grpo"]),
+    ("max_response_length", [4096, "4096.0"] * 3),
+])  # fmt: skip
+def test_a_column_of_hosts_or_of_one_value_is_no_recipe(
+    tmp_path: Path, column: str, values: list[object]
+) -> None:
+    assert len(load(table(tmp_path / "all.csv", column, values))) == 6
+
+
+@pytest.mark.parametrize(("column", "values"), [
+    ("algo", ["grpo", "dapo"] * 3), ("max_response_length", [1024, 1024, 1024, 4096, 1024, 1024]),
+    ("variant", ["grpo", "gspo"] * 3),
+])  # fmt: skip
+def test_a_column_of_a_recipe_is_asked_about_in_a_whole_grid(
+    tmp_path: Path, column: str, values: list[object]
+) -> None:
+    file = table(tmp_path / "all.csv", column, values)
+    assert f"runs must share their {column.replace('_', ' ')}" in refused(file)
+    assert len(load(file, where=[f"{column}=*"])) == 6
+
+
+def test_of_two_sweeps_the_larger_that_a_pattern_finds_is_offered(tmp_path: Path) -> None:
+    logs(tmp_path, {(n, s): f"grpo_n{n}_s{s}" for n, s in GRID})
+    logs(tmp_path, {(n, 1): f"dapo_n{n}_s1" for n in (4, 8)}, 0.03)
+    told = refused(tmp_path, ACC, SETS)
+    assert "'grpo*' (6 runs) and 'dapo*' (2) have the same ones; choose with --where run='g" in told
+    assert len(load(tmp_path, ACC, SETS, where=["run=grpo*"])) == 6

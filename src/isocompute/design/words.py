@@ -42,8 +42,7 @@ def design_lines(d: Row, *, why: bool = False) -> list[str]:
 
 
 def _screen(d: Row, *, why: bool) -> list[str]:
-    first = ("Caution",) if _is_absurd(d) else ()
-    rows: dict[str, list[str]] = {name: [] for name in first} | {
+    rows: dict[str, list[str]] = ({"Caution": []} if _is_absurd(d) else {}) | {
         "Answer": _answer(d), "Caution": _caution(d), "As good": _as_good(d),
         "Cost": _cost_rows(d), "Worth": _row("Worth", worth_words(d, _took(d))),
         "Recipe": _recipe(d), "Passes": _passes(d),
@@ -195,8 +194,8 @@ def _written(d: Row) -> list[str]:
     lines += [line for text in unpaid for line in _row("Rate", text)]
     if d["study"] is not None:
         of_sweep = d["written"] == "sweep"
-        toy = "of placeholders: a rehearsal" * bool(toys and d["engine"] != "command")
-        aside = "it stops by itself" if of_sweep else toy
+        is_toy = bool(toys and d["engine"] != "command")
+        aside = "it stops by itself" if of_sweep else "of placeholders: a rehearsal" * is_toy
         lines += _command("Run" if of_sweep else "Start", f"isocompute run {d['study']}", aside)
     return lines
 

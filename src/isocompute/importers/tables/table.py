@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -320,8 +321,10 @@ def lacking(column: pa.ChunkedArray) -> NDArray[np.bool_]:
     import pyarrow.compute as pc
 
     if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
-        plain = pc.utf8_lower(pc.utf8_trim_whitespace(pc.fill_null(column, "")))
-        return as_numpy(pc.is_in(plain, pa.array(_MISSING, column.type)), 0)
+        plain = pc.utf8_lower(pc.utf8_trim_whitespace(column))
+        form = f"^(?:{'|'.join(map(re.escape, _MISSING))})$"  # an Arrow array would load pandas
+        said = pc.match_substring_regex(plain, form)
+        return as_numpy(pc.or_kleene(said, pc.is_null(column)), 0)
     return as_numpy(pc.is_null(column, nan_is_null=True), 0)
 
 

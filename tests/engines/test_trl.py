@@ -224,7 +224,7 @@ def test_order_of_training_is_passes_of_unique_batches_and_only_grows() -> None:
 
 
 def test_both_engines_train_on_the_same_problems_in_the_same_order() -> None:
-    local = pytest.importorskip("isocompute.engines.local.engine", reason="needs torch")
+    local = pytest.importorskip("isocompute.engines.local.steps", reason="needs torch")
     steps = [local.batch_problems(step, 10, 4, 3) for step in range(1, 6)]
     assert np.concatenate(steps).tolist() == training_order(10, 4, 5, seed=3).tolist()
 

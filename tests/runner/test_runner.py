@@ -29,10 +29,11 @@ from isocompute.runner.pulse import Pulse
 from isocompute.runner.ray import RayPool, RemoteRun, _Running
 from isocompute.runner.worker import READY
 from isocompute.store import Database, FencedError, StorageError, Store, leases, processes
-from isocompute.store.hours import gpus_of, is_on_cpu
+from isocompute.store.hours import is_on_cpu
 from isocompute.store.register import register
 from isocompute.store.status import study_status
 from isocompute.study import Limits
+from isocompute.study.spec import gpus_asked
 from study_helpers import FAST, digest, small_study
 
 HELPERS = Path(__file__).parents[1] / "helpers"
@@ -88,9 +89,8 @@ def test_runs_on_gpus_train_one_at_a_time_and_are_priced_by_all(
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(16)), raising=False)
     study = small_study(engine=engine, options=options)
     assert default_workers(study) == (16 if gpus is None else 1)
-    run = SimpleNamespace(spec=study.runs[0].to_dict())
-    assert gpus_of(run) == gpus
-    assert is_on_cpu(run) is on_cpu
+    assert gpus_asked(engine, options) == gpus
+    assert is_on_cpu(SimpleNamespace(spec=study.runs[0].to_dict())) is on_cpu
 
 
 def test_a_run_is_evaluated_where_it_ends_and_no_slice_of_it(tmp_path):

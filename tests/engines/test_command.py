@@ -21,6 +21,7 @@ import pytest
 from isocompute.allocation import Allocation
 from isocompute.answers.machines import cadence
 from isocompute.engines.command import CommandEngine, placeholders
+from isocompute.engines.command.kept import keep_rows
 from isocompute.engines.simulator import simulated_problems
 from isocompute.errors import InputError, RunError
 from isocompute.recipe import Recipe
@@ -644,3 +645,20 @@ def test_a_real_package_trains_as_a_plain_command(tmp_path: Path) -> None:
         if row.get("split") == "validation":
             logged.setdefault(row["step"], row["score"])  # TRL scores again where it resumes
     assert np.allclose(curve.score_K, [logged[s] for s in (0, 2, 4, 8)])
+
+
+@pytest.mark.parametrize(("name", "before", "after", "then"), [
+    ("m.csv", "step,acc\n1,0.1\n2,0.2\n", "step,acc\n2,0.3\n", "step,acc\n1,0.1\n2,0.2\n2,0.3\n"),
+    ("m.csv", "step,acc\n1,0.1\n", "step,loss,acc\n2,9,0.3\n", "step,loss,acc\n2,9,0.3\n"),
+    ("m.csv", "step,acc\n1,0.1\n", "step,acc\n1,0.1\n2,0.3\n", "step,acc\n1,0.1\n2,0.3\n"),
+    ("m.jsonl", '{"step": 1}\n', '{"step": 2}\n', '{"step": 1}\n{"step": 2}\n'),
+    ("m.jsonl", '{"step": 1}\n', "", ""),
+])  # fmt: skip
+def test_rows_written_over_come_back_under_their_own_columns_alone(
+    tmp_path: Path, name: str, before: str, after: str, then: str
+) -> None:
+    kept, log = tmp_path / "kept", tmp_path / name
+    kept.write_text(before)
+    log.write_text(after)
+    keep_rows(log, kept)
+    assert log.read_text() == then

@@ -9,12 +9,14 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from isocompute.errors import InputError
 from isocompute.importers import load_settings, load_tidy, read_log, settings_from
 from isocompute.importers.given import tables_or_runs
 from isocompute.importers.published import load_published
+from isocompute.importers.tables.table import lacking
 from isocompute.sources import load_curves
 
 HEAD = "problems_per_batch,rollouts_per_problem,rollouts,score,seed"
@@ -348,3 +350,11 @@ def test_of_many_columns_of_one_name_some_are_said(tmp_path: Path) -> None:
     (tmp_path / "c.csv").write_text(",".join(f"c{i // 2}" for i in range(100)) + "\n")
     with pytest.raises(InputError, match=r"'c0', .* and [0-9]+ more occurs more than once"):
         load_curves([tmp_path / "c.csv"])
+
+
+def test_cells_that_lack_a_value() -> None:
+    texts = ["4", "", None, " N/A ", "nan", "-", "none", "n", "\u2013", "0"]
+    missing = [False, True, True, True, True, True, True, False, True, False]
+    assert lacking(pa.chunked_array([texts])).tolist() == missing
+    numbers = pa.chunked_array([[4.0, None, np.nan, 0.0]])
+    assert lacking(numbers).tolist() == [False, True, True, False]

@@ -48,7 +48,7 @@ def open_study(
             raise InputError(
                 "runs of a study in slices must go on where they stopped, but the engine "
                 f"{spec.engine!r} is not told how; give engine_options.resume ([] if your trainer "
-                "does so by itself), or write `slices: [1]`, by which an adaptive sweep stops none."
+                "does so by itself), or write `slices: [1]` to train every run whole."
             )
     return study
 

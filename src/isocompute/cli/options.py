@@ -54,8 +54,9 @@ def add_where(parser: Parser) -> None:
         metavar="KEY=VALUE",
         help="use only these runs: of a study with several recipes or problem sets recipe=NAME, "
         "recipe.kl_coef=0, problems=NAME, train.size=500, seed=0; of a table, any column; of "
-        "logs, model=NAME, run=PATTERN, or what their configurations say (learning_rate=1e-6, "
-        "kl_coef=0.001, lora_rank=0); may be repeated. Also written STUDY[recipe=NAME]",
+        "logs, model=NAME, run=PATTERN (!PATTERN: all others), or what their configurations say "
+        "(learning_rate=1e-6, kl_coef=0.001, lora_rank=0); may be repeated. Also written "
+        "STUDY[recipe=NAME]",
     )
 
 

@@ -105,13 +105,17 @@ def _flat(value: Any, name: str = "") -> dict[str, str]:
 
 
 def matches(value: str, wanted: str) -> bool:
-    """Equal as numbers or as text; `*` and `?` stand for any characters.
+    """Equal as numbers or as text; `*` and `?` stand for any characters, `!` before for all others.
 
     >>> matches("0.001", "1e-3"), matches("ppo-kl", "ppo*"), matches("none", "null")
     (True, True, True)
     >>> matches("run[a]", "run[a]"), matches("run1", "run[12]")
     (True, True)
+    >>> matches("grpo_n8", "!*n8"), matches("grpo_n8", "!*len4096"), matches("!a", "!a")
+    (False, True, True)
     """
+    if wanted.startswith("!") and value != wanted:
+        return not matches(value, wanted[1:])
     try:
         return float(value) == float(wanted)
     except ValueError:

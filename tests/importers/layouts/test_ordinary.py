@@ -89,4 +89,6 @@ def test_of_two_sweeps_the_larger_that_a_pattern_finds_is_offered(tmp_path: Path
     logs(tmp_path, {(n, 1): f"dapo_n{n}_s1" for n in (4, 8)}, 0.03)
     told = refused(tmp_path, ACC, SETS)
     assert "'grpo*' (6 runs) and 'dapo*' (2) have the same ones; choose with --where run='g" in told
+    assert "or all others with --where run='!grpo*'" in told
     assert len(load(tmp_path, ACC, SETS, where=["run=grpo*"])) == 6
+    assert len(load(tmp_path, ACC, SETS, where=["run=!grpo*"])) == 2

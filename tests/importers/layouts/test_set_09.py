@@ -296,7 +296,7 @@ def test_two_models_that_only_names_tell_apart_are_not_averaged(folder: Path) ->
     with pytest.raises(
         InputError,
         match=r"'qwen1.5b\*' \(2 runs\) and 'qwen7b\*' \(2\) have .*"
-        r"--where run='qwen1.5b\*', or keep all with",
+        r"--where run='qwen1.5b\*', or all others with --where run='!qwen1.5b",
     ):
         read(path, says, where=["model=*"])
     with pytest.raises(InputError, match=r"1.5b \(2 runs\), 7b \(2 runs\); choose with --where "):

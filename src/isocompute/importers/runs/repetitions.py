@@ -217,23 +217,28 @@ def _refuse_trials(runs: Sequence[ImportedRun]) -> None:
 
 def _without(text: str, odd: Sequence[str], left: Sequence[str]) -> InputError:
     """A refusal with the words that leave some runs out, or keep all."""
-    same = takewhile(lambda letters: len({*letters}) == 1, zip(*left, strict=False))
-    begins = "".join(letters[0] for letters in same)
-    then = sorted({name[len(begins) : len(begins) + 1] for name in left})
-    ends = sorted({name[-1:] for name in left})
-    # where an odd name begins so, too: exp_00[235]*, or goes on: grpo*[12]
-    tail = takewhile(lambda letters: len({*letters}) == 1, zip(*map(reversed, left), strict=False))
-    fits = (f"{begins}*", "*" + "".join(letters[0] for letters in tail)[::-1], *(
-        f"{begins}{form.format(''.join(of))}" if all(map(str.isalnum, of)) else "*"
-        for form, of in (("[{}]*", then), ("*[{}]", ends))
-    ))
-    which = next((one for one in fits if not any(fnmatch(name, one) for name in odd)), "RUN")
+    from isocompute.store.arms import matches
+
+    odd, left = sorted({*odd}), sorted({*left})
+    begins, ends = _begin(odd), _begin([name[::-1] for name in odd])[::-1]
+    then = "".join(sorted({name[len(begins) : len(begins) + 1] for name in odd}))
+    fits = [f"!{odd[0]}"] if len(odd) == 1 else [
+        f"{_begin(left)}*", f"!{begins}*{ends}", f"!{begins}[{then}]*"
+    ]  # fmt: skip
+    every = (*odd, *left)
+    which = next((one for one in fits if [n for n in every if matches(n, one)] == left), "RUN")
     return InputError(
         f"{text}{',' if '; if ' in text else ';'} leave it out with --where "
         f"run={shlex.quote(which)}, or keep all with --where 'run=*'.",
         options=("--where", f"run={which}"), trial=("--where", "run=*"),
         condition="" if which == "RUN" else "the others are your sweep",
     )
+
+
+def _begin(names: Sequence[str]) -> str:
+    """How all of them begin."""
+    same = takewhile(lambda letters: len({*letters}) == 1, zip(*names, strict=False))
+    return "".join(letters[0] for letters in same)
 
 
 def unsaid(runs: Sequence[ImportedRun], asked: Collection[str] = ()) -> list[str]:
@@ -315,7 +320,8 @@ def refuse_two_sweeps(runs: Iterable[Named], cure: str = "") -> None:
             a, b = b, a
         raise InputError(
             f"{_ONE_SWEEP} but {a!r} ({count[a]} runs) and {b!r} ({count[b]}) have the same ones; "
-            + (cure or f"choose with --where run='{a}', or keep all with --where 'run=*'."),
+            + (cure or f"choose with --where run='{a}', or all others with --where run='!{a}', or "
+               "keep all with --where 'run=*'."),
             options=() if cure else ("--where", "run=RUN"), trial=("--where", "run=*"),
         )
     # one that has a name of its own is of another recipe, however few there are

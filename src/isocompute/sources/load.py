@@ -22,10 +22,10 @@ from isocompute.importers import (
 )
 from isocompute.importers.convert import note_lines, pooled, to_curves
 from isocompute.importers.given import tables_or_runs
+from isocompute.importers.runs.meant import left_out, select_imported
 from isocompute.importers.runs.repetitions import (
     own_range,
     require_one_arm,
-    select_imported,
     unsaid,
     without_trials,
 )
@@ -143,19 +143,20 @@ def _loaded(sources: Sources, where: arms.Words, **options: Any) -> Loaded:
     names = source_names(listed)
     shared, asked = arms.parse_where(where), _Asked(**options)
     labels = {key: getattr(asked, key) or shared.pop(key, None) for key in arms.LABELS}
-    found, chosen = [], {*shared}
+    found, chosen = [], arms.chosen(shared)
     for source, name in zip(listed, names, strict=True):
         path, own = (name, {}) if is_table_in_memory(source) else arms.split_source(name)
         words: dict[str, Any] = {key: own.pop(key, None) or labels[key] for key in arms.LABELS}
         train = asked.train and words["split"] is None
         words |= {"path": path, "source": source, "where": {**shared, **own}, "train": train,
                   "split": words["split"] or "validation"}
-        chosen |= own.keys()
+        chosen |= arms.chosen(own)
         found.append(_load_one(replace(asked, **words)))
     curves = [c for one in found for c in one.curves]
     if len(names) > 1:
         arms.require_one_arm(" ".join(names), [run for one in found for run in one.runs])
-        require_one_arm([run for one in found for run in one.logs], shared, labels["problem_set"])
+        runs = [run for one in found for run in one.logs]
+        require_one_arm(runs, arms.chosen(shared), labels["problem_set"])
         curves, lines = without_doubles([one.curves for one in found])
         check_one_recipe(curves, " ".join(names), chosen)
         asked.tell(lines)
@@ -282,8 +283,8 @@ def _read(asked: _Asked) -> Found:
         how["say"] = None if (say := asked.say) is None else lambda line: say(shown(line))
         try:
             found = [(table, c) for table in tables for c in load_tidy(table, **how)]
-            check_one_recipe([c for _, c in found], asked.path, asked.where)
-            if len(tables) > 1 and "run" not in asked.where:
+            check_one_recipe([c for _, c in found], asked.path, arms.chosen(asked.where))
+            if len(tables) > 1 and "run" not in arms.chosen(asked.where):
                 refuse_tables_of_two_sweeps(found)
         except InputError as error:
             error.args = (shown(str(error)),)
@@ -325,12 +326,14 @@ def _of_split(asked: _Asked, curves: list[Curve]) -> Found:
 
 
 def _of_logs(asked: _Asked, runs: Sequence[ImportedRun]) -> Found:
-    path, score_range = asked.path, asked.score_range
-    runs, trials = without_trials(select_imported(path, with_names(runs), asked.where), asked.where)
+    path, score_range, chosen = asked.path, asked.score_range, arms.chosen(asked.where)
+    named = with_names(runs)
+    runs, trials = without_trials(select_imported(path, named, asked.where), chosen)
+    asked.tell(left_out(path, named, asked.where))
     of_split = [r for r in runs if any(asked.split in (None, s.split) for s in r.series)]
     scored = of_split or [run for run in runs if run.series]  # a try without scores is left out
-    require_one_arm(scored, asked.where, asked.problem_set)
-    asked.tell([*trials, *unsaid(scored, asked.where)])
+    require_one_arm(scored, chosen, asked.problem_set)
+    asked.tell([*trials, *unsaid(scored, chosen)])
     if score_range == PLAIN:  # as it was declared at the import
         score_range = own_range(path, scored)
     train: list[Curve] = []

@@ -6,9 +6,11 @@ study may hold several arms (recipes, problem sets); a fit takes one.
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import fnmatch
-from collections.abc import Callable, Mapping, Sequence
+import shlex
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -17,6 +19,7 @@ from isocompute.errors import InputError
 from isocompute.store.store import StoredRun
 
 Where = Mapping[str, str]
+_AND = "\n"  # between the words of one key
 T = TypeVar("T")
 
 # Words that choose among curves, not among runs.
@@ -43,7 +46,10 @@ def split_source(source: str) -> tuple[str, dict[str, str]]:
         at -= 1
         depth += (source[at] == "]") - (source[at] == "[")
     at = source.rindex("[") if depth else at
-    return source[:at], parse_where(source[at + 1 : -1].split(","))
+    words = source[at + 1 : -1].split(",")
+    for mark, code in _OF_LISTS.items():
+        words = [word.replace(code, mark) for word in words]
+    return source[:at], parse_where(words)
 
 
 Words = str | Sequence[str] | Mapping[str, Any]  # one KEY=VALUE, several, or a mapping of them
@@ -56,22 +62,49 @@ def listed(where: Words) -> list[str]:
     return [where] if isinstance(where, str) else list(where)
 
 
+_OF_LISTS = {",": "%2C", "[": "%5B", "]": "%5D"}  # what names may have, and a list of words, too
+
+
+def _quoted(word: str) -> str:
+    """A word as a list of them holds it.
+
+    >>> _quoted("run=n: 4, lr: 1"), _quoted("run=exp_[12]"), _quoted("run=!a]")
+    ('run=n: 4%2C lr: 1', 'run=exp_[12]', 'run=!a%5D')
+    """
+    marks = "," if word.count("[") == word.count("]") else _OF_LISTS
+    for mark in marks:
+        word = word.replace(mark, _OF_LISTS[mark])
+    return word
+
+
 def parse_where(words: Words) -> dict[str, str]:
-    """KEY=VALUE words as a mapping.
+    """KEY=VALUE words as a mapping; a key may leave out several values, `run=!a` and `run=!b`.
 
     Raises:
-        InputError: a word without key or value, or a key twice.
+        InputError: a word without key or value, or a key with two values that are meant.
     """
     where: dict[str, str] = {}
     for word in listed(words):
         key, _, value = (part.strip() for part in word.partition("="))
-        if not key or not value or key in where:
+        before = where.get(key, "")
+        if not key or not value.strip("! ") or (before and key in chosen({key: before})
+                                                and not value.startswith("!")):  # fmt: skip
             raise InputError(
                 "a selection must read KEY=VALUE, each key once, but got "
                 f"{word.strip()!r}; write for example recipe=kl or train.size=500."
             )
-        where[key] = value
+        where[key] = f"{before}{_AND}{value}" if before else value
     return where
+
+
+def chosen(where: Where) -> set[str]:
+    """The keys of which a selection says what is meant, and not only what is left out.
+
+    >>> sorted(chosen(parse_where(["run=!a", "n=4", "run=!b"])))
+    ['n']
+    """
+    return {key for key, wanted in where.items()
+            if any(not one.startswith("!") for one in wanted.split(_AND))}  # fmt: skip
 
 
 def with_where(source: str, words: Sequence[str]) -> str:
@@ -79,8 +112,9 @@ def with_where(source: str, words: Sequence[str]) -> str:
     if not words:
         return source
     path, where = split_source(source)
-    both = parse_where([*(f"{k}={v}" for k, v in where.items()), *words])
-    return f"{path}[{','.join(f'{k}={v}' for k, v in both.items())}]"
+    own = [f"{key}={word}" for key, wanted in where.items() for word in wanted.split(_AND)]
+    parse_where([*own, *words])
+    return f"{path}[{','.join(map(_quoted, [*own, *words]))}]"
 
 
 def run_facts(run: StoredRun) -> dict[str, str]:
@@ -113,13 +147,20 @@ def matches(value: str, wanted: str) -> bool:
     (True, True)
     >>> matches("grpo_n8", "!*n8"), matches("grpo_n8", "!*len4096"), matches("!a", "!a")
     (False, True, True)
+    >>> wanted = parse_where(["run=a*", "run=!*b", "run=!ad"])["run"]
+    >>> [one for one in ("ab", "ac", "bc") if matches(one, wanted)]
+    ['ac']
     """
-    if wanted.startswith("!") and value != wanted:
-        return not matches(value, wanted[1:])
-    try:
-        return float(value) == float(wanted)
-    except ValueError:
-        pass
+    return all(
+        _is(value, one.removeprefix("!").strip()) is not one.startswith("!")
+        for one in wanted.split(_AND)
+    )
+
+
+def _is(value: str, wanted: str) -> bool:
+    with contextlib.suppress(ValueError):
+        if "_" not in f"{value}{wanted}":  # 1_0 is a name
+            return float(value) == float(wanted)
     if wanted.lower() in ("null", "none", "true", "false"):
         return value.lower() == wanted.lower().replace("null", "none")
     return value == wanted or fnmatch.fnmatchcase(value, wanted)
@@ -166,10 +207,28 @@ def matching(path: str, among: Sequence[T], where: Where, fact: Callable[[T, str
 
 def no_match(path: str, key: str, wanted: str, there: Sequence[str]) -> InputError:
     """What to say where a value matches nothing."""
+    words = wanted.split(_AND)
+    got = " and ".join(map(repr, words))
+    if all(word.startswith("!") for word in words):
+        got = f"{got}, which leaves out all"
     return InputError(
-        f"{path}: {key} must be one of {some_of(map(repr, there)) or 'none'}, but got {wanted!r}; "
+        f"{path}: {key} must be one of {some_of(map(repr, there)) or 'none'}, but got {got}; "
         "choose one of them."
     )
+
+
+def idle(path: str, key: str, wanted: str, there: Collection[str]) -> list[str]:
+    """A line for each word of a selection that is to leave values out and finds none.
+
+    >>> idle("runs", "run", "!c", ["ab", "b"]), idle("runs", "run", "!a*", ["ab", "b"])
+    (["runs: --where 'run=!c' leaves nothing out of 'ab', 'b'"], [])
+    """
+    return [
+        f"{path}: --where {shlex.quote(f'{key}={word}')} leaves nothing out of "
+        f"{some_of(map(repr, sorted(there)))}"
+        for word in wanted.split(_AND)
+        if word.startswith("!") and all(matches(value, word) for value in there)
+    ]
 
 
 def _unknown_key(path: str, key: str, known: Sequence[str]) -> InputError:

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from isocompute.errors import InputError
+from isocompute.store.arms import with_where
 from layout_helpers import AT, lines, load, refused, score, write
 
 GRID = [(n, seed) for n in (4, 8, 16) for seed in (1, 2)]
@@ -92,3 +94,37 @@ def test_of_two_sweeps_the_larger_that_a_pattern_finds_is_offered(tmp_path: Path
     assert "or all others with --where run='!grpo*'" in told
     assert len(load(tmp_path, ACC, SETS, where=["run=grpo*"])) == 6
     assert len(load(tmp_path, ACC, SETS, where=["run=!grpo*"])) == 2
+
+
+def test_what_is_left_of_three_sweeps_must_be_one(tmp_path: Path) -> None:
+    for shift, name in enumerate(("grpo", "gspo", "dapo")):
+        logs(tmp_path, {(n, s): f"{name}_n{n}_s{s}" for n, s in GRID}, shift / 9)
+    told = refused(tmp_path, ACC, SETS, where=["run=!grpo*"])
+    assert "'dapo*' (6 runs) and 'gspo*' (6) have the same ones" in told
+    for kept in (["run=!grpo*", "run=!dapo*"], ["run=g*", "run=!grpo*", "seed=*"]):
+        assert {c.run[:4] for c in load(tmp_path, ACC, SETS, where=kept)} == {"gspo"}
+    assert len(load(tmp_path, ACC, SETS, where=["run=!grpo*", "run=*"])) == 12
+
+
+def test_a_selection_that_leaves_all_or_nothing_out_says_so(tmp_path: Path) -> None:
+    logs(tmp_path, {(n, s): f"n{n}_s{s}" for n, s in GRID})
+    said = list[str]()
+    assert len(load(tmp_path, ACC, SETS, where=["run=!diverged*"], say=said.append)) == 6
+    assert any("--where 'run=!diverged*' leaves nothing out of 'n16_s1'" in line for line in said)
+    assert "but got '!n*', which leaves out all" in refused(tmp_path, ACC, SETS, where=["run=!n*"])
+    assert "must read KEY=VALUE" in refused(tmp_path, ACC, SETS, where=["run=!"])
+    file, told = table(tmp_path / "t.csv", "host", [*"abcdef"]), list[str]()
+    load(file, where=["host=!g"], say=told.append)
+    assert told == [f"{file}: --where 'host=!g' leaves nothing out of 'a', 'b', 'c', 'd', 'e', 'f'"]
+
+
+@pytest.mark.parametrize("name", ["it's", "a[b]", "a[b", "x=y", "p q", "c,d", "!z", "q?", "st*r"])
+def test_the_run_to_leave_out_is_named_whatever_it_is_called(tmp_path: Path, name: str) -> None:
+    logs(tmp_path, {(n, s): f"n{n}_s{s}" for n, s in GRID})
+    logs(tmp_path, {(8, 3): f"{name}_n8_s3"}, 0.1)
+    with pytest.raises(InputError) as caught:
+        load(tmp_path, ACC, SETS)
+    flag, word = caught.value.options
+    assert (flag, word) == ("--where", f"run=!{name}_n8_s3")
+    source = with_where(str(tmp_path), [word, "seed=*"])  # as the command line gives it
+    assert {c.run for c in load(source, ACC, SETS)} == {f"n{n}_s{s}" for n, s in GRID}

@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 import shlex
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from fnmatch import fnmatch
-from itertools import combinations, takewhile
+from itertools import chain, combinations
 from pathlib import Path
 from typing import NamedTuple
 
@@ -19,11 +19,13 @@ import numpy as np
 
 from isocompute.errors import InputError
 from isocompute.importers.runs.grids import is_one_grid, once
+from isocompute.importers.runs.meant import leaving, shown
 from isocompute.importers.values.imported import DESIGN, FROM_NAME, FloatArray, ImportedRun
 from isocompute.importers.words.configuration import FACTS, SCALED
 from isocompute.importers.words.names import written_in
 from isocompute.importers.words.paths import run_name
 from isocompute.recipe import RECORDED, TRAINED
+from isocompute.store.arms import matches
 
 # Words of a recipe: with n it may change, between repetitions it may not. A score says its samples.
 _RECIPE = tuple(word for word in (*RECORDED, *TRAINED)
@@ -97,7 +99,7 @@ def _refuse_another_start(runs: Sequence[ImportedRun], problem_set: str | None) 
     for run in runs:
         for s in run.series:
             if s.split == "validation" and s.step_K.size > _ENOUGH and s.step_K[0] == 0 and (
-                problem_set is None or fnmatch(s.problem_set, problem_set)
+                problem_set is None or matches(s.problem_set, problem_set)
             ):
                 first, last = float(s.score_K[0]), float(s.score_K[-1])
                 key = s.metric.kind, s.metric.variable, s.problem_set
@@ -217,28 +219,12 @@ def _refuse_trials(runs: Sequence[ImportedRun]) -> None:
 
 def _without(text: str, odd: Sequence[str], left: Sequence[str]) -> InputError:
     """A refusal with the words that leave some runs out, or keep all."""
-    from isocompute.store.arms import matches
-
-    odd, left = sorted({*odd}), sorted({*left})
-    begins, ends = _begin(odd), _begin([name[::-1] for name in odd])[::-1]
-    then = "".join(sorted({name[len(begins) : len(begins) + 1] for name in odd}))
-    fits = [f"!{odd[0]}"] if len(odd) == 1 else [
-        f"{_begin(left)}*", f"!{begins}*{ends}", f"!{begins}[{then}]*"
-    ]  # fmt: skip
-    every = (*odd, *left)
-    which = next((one for one in fits if [n for n in every if matches(n, one)] == left), "RUN")
+    words = leaving(left, odd)
     return InputError(
-        f"{text}{',' if '; if ' in text else ';'} leave it out with --where "
-        f"run={shlex.quote(which)}, or keep all with --where 'run=*'.",
-        options=("--where", f"run={which}"), trial=("--where", "run=*"),
-        condition="" if which == "RUN" else "the others are your sweep",
+        f"{text}{',' if '; if ' in text else ';'} leave it out with {shown(words)}, "
+        "or keep all with --where 'run=*'.",
+        options=words, trial=("--where", "run=*"), condition="the others are your sweep",
     )
-
-
-def _begin(names: Sequence[str]) -> str:
-    """How all of them begin."""
-    same = takewhile(lambda letters: len({*letters}) == 1, zip(*names, strict=False))
-    return "".join(letters[0] for letters in same)
 
 
 def unsaid(runs: Sequence[ImportedRun], asked: Collection[str] = ()) -> list[str]:
@@ -313,16 +299,22 @@ def refuse_two_sweeps(runs: Iterable[Named], cure: str = "") -> None:
                for design in several[a].keys() & several[b].keys()) > 1
     ]  # fmt: skip
     if twice:
-        count = {name: sum(map(len, of.values())) for name, of in sweeps.items()}
+        names = {name: {one.name for its in of.values() for one in its}
+                 for name, of in sweeps.items()}  # fmt: skip
+        every, count = {*chain(*names.values())}, {
+            name: sum(map(len, of.values())) for name, of in sweeps.items()
+        }  # fmt: skip
         a, b = sorted(twice[0], key=lambda name: -count[name])
-        names = [one.name for of in sweeps.values() for its in of.values() for one in its]
-        if sum(fnmatch(name, a) for name in names) > count[a]:  # the other's, too
+        if any(fnmatch(name, a) for name in every - names[a]):  # the other's, too
             a, b = b, a
+        this, others = (leaving(left, every - left, f"{sign}{a}")
+                        for left, sign in ((names[a], ""), (every - names[a], "!")))  # fmt: skip
         raise InputError(
             f"{_ONE_SWEEP} but {a!r} ({count[a]} runs) and {b!r} ({count[b]}) have the same ones; "
-            + (cure or f"choose with --where run='{a}', or all others with --where run='!{a}', or "
-               "keep all with --where 'run=*'."),
-            options=() if cure else ("--where", "run=RUN"), trial=("--where", "run=*"),
+            + (cure or f"choose with {shown(this)}, or all others with {shown(others)}, or keep "
+               "all with --where 'run=*'."),
+            options=() if cure else this, trial=("--where", "run=*"),
+            condition="" if cure else f"{a!r} is your sweep",
         )
     # one that has a name of its own is of another recipe, however few there are
     for a, b in (pair for pair in combinations(sweeps, 2) if {*pair} & several.keys()):
@@ -366,29 +358,3 @@ def _without_settings(run: Named) -> str:
 def _scored(runs: Iterable[Named]) -> set[tuple[str, str, str]]:
     """What the scores of runs are of: those of other things are no repetitions."""
     return {one for run in runs for one in run.scored}
-
-
-def select_imported(
-    path: str, runs: Sequence[ImportedRun], where: Mapping[str, str]
-) -> list[ImportedRun]:
-    """The runs that a selection leaves, by configuration, run and facts.
-
-    Raises:
-        InputError: a key that no run has, or a value that none has.
-    """
-    from isocompute.store.arms import matching
-
-    known = ("run", *DESIGN, *sorted({k for run in runs for k in run.provenance.facts}))
-    for key in where:
-        if key not in known:
-            raise InputError(
-                f"{path}: a selection of logs must name one of {', '.join(known)}, but got "
-                f"{key!r}; import the logs apart, or select by run=PATTERN."
-            )
-    return matching(path, runs, where, _fact)
-
-
-def _fact(run: ImportedRun, key: str) -> str:
-    if key == "run":
-        return run.name
-    return str(getattr(run, key) if key in DESIGN else run.provenance.facts.get(key, ""))

@@ -45,7 +45,7 @@ from isocompute.importers.words.scale import TITLED, are_percent
 from isocompute.importers.words.settings import Settings
 from isocompute.importers.words.vocabulary import MEASURED_AT
 from isocompute.recipe import RECORDED
-from isocompute.store.arms import matches, no_match
+from isocompute.store.arms import chosen, idle, matches, no_match
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -80,6 +80,11 @@ class Taken:
     above: str = ""  # a title that says percent of its scores, of which some cannot be shares
     is_turned: bool = False  # `rows` has one for every run, the columns here one for every score
 
+    @property
+    def chosen(self) -> set[str]:
+        """Of which columns it is said what is meant."""
+        return chosen(self.where)
+
 
 def take_rows(t: Taken, read: Read) -> None:
     """Take the rows that are meant, of the columns that are."""
@@ -87,7 +92,7 @@ def take_rows(t: Taken, read: Read) -> None:
     table = read(t.path, partial(_named, t))
     scores = {*SCORES, *(one.column for one in t.scores)}
     table = cells.filled_down(cells.with_base(table, scores, filled), filled)
-    t.rows = select(table, t.where, t.path)
+    t.rows = select(table, t.where, t.path, t.say)
     for line in filled:
         t.say(f"{t.path}: {line}")
     if t.rows.num_rows == 0:
@@ -131,11 +136,11 @@ def take_columns(t: Taken) -> None:
     t.units = texts_of(t.rows, UNIT) if UNIT in there else None
     t.texts = {name: texts_of(t.rows, name) for name in TEXTS if name in there}
     for name in t.rows.column_names:
-        if plain_name(name) in MODELS and name not in t.where:
+        if plain_name(name) in MODELS and name not in t.chosen:
             at = next((t.numbers[key] for key in ("rollouts", "steps") if key in t.numbers), None)
             checks.check_one_model(name, *texts_of(t.rows, name), at, t.path, "run" in there)
     t.recorded = recorded_columns(t.rows, t.path)
-    for name in (name for name in t.otherwise if name not in t.where):
+    for name in (name for name in t.otherwise if name not in t.chosen):
         codes, t.values[name] = texts_of(t.rows, name)
         t.recorded[name] = codes.astype(np.float64)
     title = head_of(t.path).title if has_lines(t.path) else ""
@@ -195,7 +200,9 @@ def _no_column(path: Path, name: str) -> InputError:
                       "or choose another.")  # fmt: skip
 
 
-def select(table: pa.Table, where: Mapping[str, str], path: Path) -> pa.Table:
+def select(
+    table: pa.Table, where: Mapping[str, str], path: Path, say: Say | None = None
+) -> pa.Table:
     """The rows that a selection leaves."""
     for name, wanted in where.items():
         if name not in table.column_names:
@@ -206,5 +213,8 @@ def select(table: pa.Table, where: Mapping[str, str], path: Path) -> pa.Table:
         fits = np.array([matches(text.strip(), wanted) for text in texts], dtype=bool)
         if not fits.any():
             raise no_match(str(path), name, wanted, sorted(texts))
+        if say is not None:
+            for line in idle(str(path), name, wanted, texts):
+                say(line)
         table = rows_where(table, fits[codes])
     return table

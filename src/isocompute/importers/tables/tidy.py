@@ -147,7 +147,7 @@ def _of_column(t: Taken, one: Scores, copies: bool) -> tuple[list[Curve], int, F
     _take_compute(t, one, mine)
     if not t.is_turned and "score" in mine:
         for name in t.rows.column_names:
-            if counts_problems(name) and name not in t.where:
+            if counts_problems(name) and name not in t.chosen:
                 checks.check_problems(name, numbers_of(t.rows, name, t.path), mine, words, t.path)
             if counts_so_far(name):
                 checks.check_counted(name, numbers_of(t.rows, name, t.path), mine,
@@ -259,10 +259,10 @@ def _of_runs(t: Taken, curves: list[Curve]) -> list[Curve]:
         curves = [c.replace(recorded={"learning_rate": rate, **c.recorded}) for c in curves]
     curves = [c.replace(recorded={**_named_recipe(t.path, c.run), **c.recorded}) for c in curves]
     curves = of_recipe(curves, t.where, t.path)
-    checks.check_one_recipe(curves, t.path, t.where, t.values)
+    checks.check_one_recipe(curves, t.path, t.chosen, t.values)
     curves = [c.replace(recorded={k: v for k, v in c.recorded.items() if k not in t.values})
               for c in curves]  # fmt: skip
-    if "run" not in t.where:
+    if "run" not in t.chosen:
         of = [(c.metric, c.problem_set, f"{c.split} {c.arm}") for c in curves]
         refuse_two_sweeps(
             Named(c.run, (c.problems_per_batch, c.rollouts_per_problem, c.seed), frozenset([one]))

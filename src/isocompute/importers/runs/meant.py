@@ -1,0 +1,70 @@
+"""Which runs of logs are meant: those that a selection leaves, and the words that select some."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Collection, Mapping, Sequence
+from glob import escape
+from itertools import takewhile
+
+from isocompute.errors import InputError
+from isocompute.importers.values.imported import DESIGN, ImportedRun
+from isocompute.store.arms import idle, matches, matching
+
+
+def leaving(left: Collection[str], odd: Collection[str], *patterns: str) -> list[str]:
+    """Words of a selection that leaves some runs, by their names, and no others.
+
+    >>> leaving(["n4", "n8"], ["n4-kl", "n8-kl"]), leaving(["a", "b"], ["a[1]", "cb"])
+    (['--where', 'run=!n*-kl'], ['--where', 'run=!a[1]', '--where', 'run=!cb'])
+    """
+    odd, left = sorted({*odd}), sorted({*left})
+    begins, ends = _begin(odd), _begin([name[::-1] for name in odd])[::-1]
+    then = "".join(sorted({name[len(begins) : len(begins) + 1] for name in odd}))
+    fits = (*patterns, *([f"!{odd[0]}"] if len(odd) == 1 else [
+        f"{_begin(left)}*", f"!{begins}*{ends}", f"!{begins}[{then}]*"
+    ]))  # fmt: skip
+    which = [one for one in fits if [n for n in (*odd, *left) if matches(n, one)] == left][:1]
+    which = which or [f"!{escape(n) if any(matches(of, n) for of in left) else n}" for n in odd]
+    return [word for one in which for word in ("--where", f"run={one}")]
+
+
+def shown(words: Sequence[str]) -> str:
+    """Words of a selection of runs as they are typed."""
+    return " ".join(f"--where run={shlex.quote(one.removeprefix('run='))}" for one in words[1::2])
+
+
+def _begin(names: Sequence[str]) -> str:
+    """How all of them begin."""
+    same = takewhile(lambda letters: len({*letters}) == 1, zip(*names, strict=False))
+    return "".join(letters[0] for letters in same)
+
+
+def select_imported(
+    path: str, runs: Sequence[ImportedRun], where: Mapping[str, str]
+) -> list[ImportedRun]:
+    """The runs that a selection leaves, by configuration, run and facts.
+
+    Raises:
+        InputError: a key that no run has, or a value that none has.
+    """
+    known = ("run", *DESIGN, *sorted({k for run in runs for k in run.provenance.facts}))
+    for key in where:
+        if key not in known:
+            raise InputError(
+                f"{path}: a selection of logs must name one of {', '.join(known)}, but got "
+                f"{key!r}; import the logs apart, or select by run=PATTERN."
+            )
+    return matching(path, runs, where, _fact)
+
+
+def left_out(path: str, runs: Sequence[ImportedRun], where: Mapping[str, str]) -> list[str]:
+    """A line for every word of a selection that is to leave runs out and finds none."""
+    return [line for key, wanted in where.items()
+            for line in idle(path, key, wanted, {_fact(run, key) for run in runs})]  # fmt: skip
+
+
+def _fact(run: ImportedRun, key: str) -> str:
+    if key == "run":
+        return run.name
+    return str(getattr(run, key) if key in DESIGN else run.provenance.facts.get(key, ""))

@@ -46,16 +46,20 @@ class AskedError(InputError):
     Args:
         asked: what was not clear, in the order in which it was met.
         then: words that the next command needs, where that is another one.
+        after: what is asked there.
     """
 
-    def __init__(self, asked: Sequence[InputError], then: Sequence[str] = ()) -> None:
+    def __init__(
+        self, asked: Sequence[InputError], then: Sequence[str] = (),
+        after: Sequence[InputError] = (),
+    ) -> None:  # fmt: skip
         lines = [str(one) for one in asked]
         text = lines[0] if len(lines) == 1 else " ".join(
             f"{i}) {line}" for i, line in enumerate(lines, 1)
         )
         super().__init__(text, options=[word for one in asked for word in one.options])
         self.asked = tuple(asked)
-        self.then = tuple(then)
+        self.then, self.after = tuple(then), tuple(after)
 
     def __reduce__(self) -> tuple[type, tuple[object, ...]]:
         return InputError, (str(self),)

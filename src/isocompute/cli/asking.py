@@ -16,12 +16,12 @@ def asking_lines(error: InputError, argv: Sequence[str] | None) -> list[str]:
     if len(told) > 1:
         told = [f"{len(told)} things must be known first:",
                 *(f"  {i}. {line}" for i, line in enumerate(told, 1))]  # fmt: skip
-    then = error.then if isinstance(error, AskedError) else ()
+    then, after = (error.then, error.after) if isinstance(error, AskedError) else ((), ())
     if len(told) == 1 and not then:
         return told  # with its option
     typed = ["isocompute", *(sys.argv[1:] if argv is None else argv), *error.options]
     told += [f"To paste{only_if(asked)}{yours(typed)}:", f"  {shlex.join(typed)}"]
-    return [*told, f"then{yours(then)}:", f"  {shlex.join(then)}"] if then else told
+    return [*told, f"then{only_if(after)}{yours(then)}:", f"  {shlex.join(then)}"] if then else told
 
 
 def only_if(asked: Sequence[InputError]) -> str:

@@ -52,7 +52,8 @@ def import_runs(options: argparse.Namespace) -> int:
             later = later if any(run.series for run in runs) else []
             return _preview(runs, [*asked, *later], options)
     if asked or runs is None:
-        raise AskedError(asked, fit_words(options.output or "study", later) if later else ())
+        then = fit_words(options.output or "study", later) if later else ()
+        raise AskedError(asked, then, later)
     if options.preview:
         return _preview(runs, later, options)
     for line in unsaid([run for run in runs if run.series]):
@@ -166,7 +167,7 @@ def stored_lines(
     lines += _seeds(runs)
     lines += [f"It will be asked: {one}" for one in asked if not _is_settled(one)]
     words = fit_words(options.output, asked)
-    return [*lines, f"Next{yours(words)}: {shlex.join(words)}"]
+    return [*lines, f"Next{only_if(asked)}{yours(words)}: {shlex.join(words)}"]
 
 
 def _seeds(runs: Sequence[ImportedRun]) -> list[str]:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple, TypedDict, Unpack
+from typing import Any, NamedTuple, TypedDict, TypeVar, Unpack
 
 from isocompute.domain import Curve
 from isocompute.domain.text import none_of
@@ -61,6 +62,7 @@ _CURVE_KEYS = ("run", "seed", "problems_per_batch", "rollouts_per_problem")
 _OF_TABLES = ("score_range", "where", "settings", "say")  # what of a question concerns tables
 
 Say = Callable[[str], None]
+T = TypeVar("T")
 # Any: a data frame of pandas or polars, an Arrow table: whatever gives an Arrow stream.
 Source = str | Path | Any
 Sources = Source | Sequence[Source]
@@ -143,7 +145,7 @@ def _loaded(sources: Sources, where: arms.Words, **options: Any) -> Loaded:
     names = source_names(listed)
     shared, asked = arms.parse_where(where), _Asked(**options)
     labels = {key: getattr(asked, key) or shared.pop(key, None) for key in arms.LABELS}
-    found, chosen = [], arms.chosen(shared)
+    each, chosen = list[_Asked](), arms.chosen(shared)
     for source, name in zip(listed, names, strict=True):
         path, own = (name, {}) if is_table_in_memory(source) else arms.split_source(name)
         words: dict[str, Any] = {key: own.pop(key, None) or labels[key] for key in arms.LABELS}
@@ -151,7 +153,8 @@ def _loaded(sources: Sources, where: arms.Words, **options: Any) -> Loaded:
         words |= {"path": path, "source": source, "where": {**shared, **own}, "train": train,
                   "split": words["split"] or "validation"}
         chosen |= arms.chosen(own)
-        found.append(_load_one(replace(asked, **words)))
+        each.append(replace(asked, **words))
+    found = _all_that_match([partial(_load_one, one) for one in each], asked)
     curves = [c for one in found for c in one.curves]
     if len(names) > 1:
         arms.require_one_arm(" ".join(names), [run for one in found for run in one.runs])
@@ -164,6 +167,24 @@ def _loaded(sources: Sources, where: arms.Words, **options: Any) -> Loaded:
         one_of(curves, "arm", None)
     curves = _settled(curves, labels["metric"], asked.say)
     return Loaded(curves, _of_metric([c for one in found for c in one.train], curves[0].metric))
+
+
+def _all_that_match(reads: Sequence[Callable[[], T]], asked: _Asked) -> list[T]:
+    """What several sources give, without those that a selection leaves nothing of, if not all."""
+    found, nothing = list[T](), list[arms.NoMatchError]()
+    for read in reads:
+        try:
+            found.append(read())
+        except arms.NoMatchError as error:
+            nothing.append(error)
+    if nothing and not found:
+        raise nothing[0]
+    asked.tell(f"left out: {str(error).rpartition(';')[0]}" for error in nothing)
+    return found
+
+
+def _of_table(table: Path, how: Mapping[str, Any]) -> tuple[Path, list[Curve]]:
+    return table, load_tidy(table, **how)
 
 
 def curves_of_runs(
@@ -282,7 +303,10 @@ def _read(asked: _Asked) -> Found:
     if tables:
         how["say"] = None if (say := asked.say) is None else lambda line: say(shown(line))
         try:
-            found = [(table, c) for table in tables for c in load_tidy(table, **how)]
+            found = [
+                (table, c) for table, of in _all_that_match(
+                    [partial(_of_table, table, how) for table in tables], asked) for c in of
+            ]
             check_one_recipe([c for _, c in found], asked.path, arms.chosen(asked.where))
             if len(tables) > 1 and "run" not in arms.chosen(asked.where):
                 refuse_tables_of_two_sweeps(found)

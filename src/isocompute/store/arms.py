@@ -205,13 +205,17 @@ def matching(path: str, among: Sequence[T], where: Where, fact: Callable[[T, str
     return kept
 
 
-def no_match(path: str, key: str, wanted: str, there: Sequence[str]) -> InputError:
+class NoMatchError(InputError):
+    """A selection leaves nothing of a source."""
+
+
+def no_match(path: str, key: str, wanted: str, there: Sequence[str]) -> NoMatchError:
     """What to say where a value matches nothing."""
     words = wanted.split(_AND)
     got = " and ".join(map(repr, words))
     if all(word.startswith("!") for word in words):
         got = f"{got}, which leaves out all"
-    return InputError(
+    return NoMatchError(
         f"{path}: {key} must be one of {some_of(map(repr, there)) or 'none'}, but got {got}; "
         "choose one of them."
     )

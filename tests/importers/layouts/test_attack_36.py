@@ -112,7 +112,7 @@ def test_a_column_that_makes_another_recipe(
 ) -> None:
     file = table(tmp_path / "all.csv", column, usual, other)
     told = refused(file, MAPS)
-    assert f"those of 6 x 4 have {min(str(usual), str(other))}, " in told
+    assert f"those of 6 x 4 have {usual}, {other}; choose with --where {column}={usual}" in told
     assert f"choose with --where {column}={usual}" in told
     curves = load(file, MAPS, where=[f"{column}={usual}"])
     assert [c.recorded for c in curves] == [{}] * 4

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 
 import pytest
 
 from isocompute.errors import InputError
+from isocompute.sources import load_curves
 from isocompute.store.arms import with_where
 from layout_helpers import AT, lines, load, refused, score, write
 
@@ -128,3 +130,56 @@ def test_the_run_to_leave_out_is_named_whatever_it_is_called(tmp_path: Path, nam
     assert (flag, word) == ("--where", f"run=!{name}_n8_s3")
     source = with_where(str(tmp_path), [word, "seed=*"])  # as the command line gives it
     assert {c.run for c in load(source, ACC, SETS)} == {f"n{n}_s{s}" for n, s in GRID}
+
+
+@pytest.mark.parametrize("words", [("oldreward", "newreward"), ("alice", "bob")])
+def test_words_that_go_along_with_the_seed_are_told(tmp_path: Path, words: tuple[str, str]) -> None:
+    names = {(n, s): f"{words[s - 1]}_n{n}_s{s}" for n, s in GRID}
+    logs(tmp_path / "logs", names)
+    rows = [f"{name},6,{n},{s},{at},{score(at, n, s / 700)}"
+            for (n, s), name in names.items() for at in AT]  # fmt: skip
+    file = write(tmp_path / "all.csv", "\n".join([HEAD, *rows]) + "\n")
+    for source, how in ((tmp_path / "logs", (ACC, SETS)), (file, ((), ()))):
+        said = list[str]()
+        assert len(load(source, *how, say=said.append)) == 6
+        (line,) = (line for line in said if "are of one seed each" in line)
+        chosen = shlex.split(line.rpartition("--where ")[2])
+        assert {c.seed for c in load(source, *how, where=chosen)} in ({1}, {2})
+        load(source, *how, where=["run=*"], say=(more := list[str]()).append)
+        assert not any("of one seed" in line for line in more)
+
+
+@pytest.mark.parametrize(("column", "values", "told"), [
+    ("tag", ["a", "b"] * 3, "tag (a, b)"), ("kl", [0.001, 0.01] * 3, "kl (0.001, 0.01)"),
+    ("tag", ["", "", "", "v2", "", ""], "tag (none, v2)"), ("tag", [*"abcdef"], ""),
+    ("note", ["GRPO", "grpo"] * 3, ""), ("of_n", ["a", "a", "b", "b", "c", "c"], ""),
+    ("data_seed", [7, 8] * 3, ""),
+])  # fmt: skip
+def test_a_column_that_is_not_read_and_differs_between_repetitions_is_told(
+    tmp_path: Path, column: str, values: list[object], told: str
+) -> None:
+    file, said = table(tmp_path / "all.csv", column, values), list[str]()
+    assert len(load(file, say=said.append)) == 6
+    lines_of = [line for line in said if "count as repetitions, but differ in" in line]
+    assert len(lines_of) == (told != "")
+    if told:
+        assert told in lines_of[0]
+        chosen = shlex.split(lines_of[0].rpartition("--where ")[2])
+        assert 0 < len(load(file, where=chosen, say=(more := list[str]()).append)) < 6
+        assert not any("differ in" in line for line in more)
+
+
+def test_tables_given_apart_that_say_two_recipes_are_asked_about(tmp_path: Path) -> None:
+    one = table(tmp_path / "a.csv", "algo", ["grpo"] * 6)
+    other = table(tmp_path / "b.csv", "algo", ["gspo"] * 6)
+    other.write_text(other.read_text().replace(",0.2", ",0.3").replace("\nr", "\nq"))
+    sources = [str(one), str(other)]
+    with pytest.raises(InputError, match="must share their algo") as caught:
+        load_curves(sources)
+    assert caught.value.options == ("--where", "algo=grpo")
+    said = list[str]()
+    assert {c.run[0] for c in load_curves(sources, where=["algo=grpo"], say=said.append)} == {"r"}
+    assert f"left out: {other}: algo must be one of 'gspo', but got 'grpo'" in said
+    assert len(load_curves(sources, where=["algo=*"])) == 12
+    with pytest.raises(InputError, match="must be one of 'grpo', but got 'dapo'"):
+        load_curves(sources, where=["algo=dapo"])

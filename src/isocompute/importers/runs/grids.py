@@ -8,7 +8,13 @@ lacks an n.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable
+from collections import Counter, defaultdict
+from collections.abc import Collection, Hashable, Iterable
+from typing import TypeVar
+
+from isocompute.importers.values.reading import number
+
+T = TypeVar("T", bound=Hashable)
 
 # What names add to a run that was done once more: run2, rep_1, b, 20250914, v3.
 _REPEAT = re.compile(
@@ -24,6 +30,30 @@ _OF_RECIPE = re.compile(
     r"(?![a-z])",
     re.I,
 )
+
+
+def parted(said: Iterable[tuple[T, str]]) -> tuple[T, dict[str, int]] | None:
+    """The first of some groups that says two things, with these, and how often all say each.
+
+    >>> parted([((6, 4), "1e-6"), ((6, 8), "2e-6"), ((6, 8), "1e-06"), ((6, 8), "2E-6")])
+    ((6, 8), {'2e-6': 1, '1e-06': 1})
+    >>> parted([("a", "GRPO"), ("a", "grpo")])
+    """
+    groups, every = defaultdict[T, dict[str, str]](dict), Counter[str]()
+    for at, value in said:
+        groups[at].setdefault(plain_value(value), value)
+        every[value] += 1
+    for at, values in groups.items():
+        if len(values) > 1:
+            return at, {one: every[one] for one in sorted(
+                values.values(), key=lambda one: -every[one])}  # fmt: skip
+    return None
+
+
+def plain_value(text: str) -> str:
+    """A value however it is written: GRPO is grpo, and 4096.0 is 4096."""
+    value = number(text)
+    return text.casefold() if value is None else repr(value)
 
 
 def is_one_grid(groups: Iterable[Collection[Design]], words: Iterable[str] = ()) -> bool:
@@ -48,8 +78,16 @@ def is_one_grid(groups: Iterable[Collection[Design]], words: Iterable[str] = ())
     sizes = {design[:2] for design in every}
     if not any(_is_grid(part) and {of[:2] for of in part} == sizes for part in parts):
         return True
-    by_seed = all(len({seed for *_, seed in part}) == 1 for part in parts)
-    return by_seed and not any(map(_OF_RECIPE.search, words))
+    return is_by_seed(parts) and not any(map(_OF_RECIPE.search, words))
+
+
+def is_by_seed(groups: Iterable[Collection[Design]]) -> bool:
+    """Whether all runs of a group have one seed.
+
+    >>> is_by_seed([[(6, 4, 1), (6, 8, 1)], [(6, 4, 2)]])
+    True
+    """
+    return all(len({seed for *_, seed in part}) == 1 for part in groups)
 
 
 def _is_grid(designs: Collection[Design]) -> bool:

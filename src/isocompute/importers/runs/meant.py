@@ -1,4 +1,4 @@
-"""Which runs of logs are meant: those that a selection leaves, and the words that select some."""
+"""Which runs are meant: those of logs that a selection leaves, and the words that select some."""
 
 from __future__ import annotations
 
@@ -27,6 +27,18 @@ def leaving(left: Collection[str], odd: Collection[str], *patterns: str) -> list
     which = [one for one in fits if [n for n in (*odd, *left) if matches(n, one)] == left][:1]
     which = which or [f"!{escape(n) if any(matches(of, n) for of in left) else n}" for n in odd]
     return [word for one in which for word in ("--where", f"run={one}")]
+
+
+def choose(rule: str, key: str, value: str, keep: str = "") -> InputError:
+    """A refusal of what differs in a key, with the words that choose one value, or keep all.
+
+    `keep`: how all are kept, where that is not `--where KEY=*`.
+    """
+    word, keep = f"{key}={value}", keep or f" with --where {shlex.quote(f'{key}=*')}"
+    return InputError(
+        f"{rule}; choose with --where {shlex.quote(word)}, or keep all{keep}.",
+        options=("--where", word), condition=f"{key.replace('_', ' ')} {value} is your sweep's",
+    )  # fmt: skip
 
 
 def shown(words: Sequence[str]) -> str:

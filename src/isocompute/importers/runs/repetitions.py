@@ -8,18 +8,18 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Sequence
-from fnmatch import fnmatch
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import chain, combinations
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
+from isocompute.domain.text import some_of
 from isocompute.errors import InputError
-from isocompute.importers.runs.grids import is_one_grid, once
-from isocompute.importers.runs.meant import leaving, shown
+from isocompute.importers.runs.grids import Design, is_by_seed, is_one_grid, once, parted
+from isocompute.importers.runs.meant import choose, leaving, shown
 from isocompute.importers.values.imported import DESIGN, FROM_NAME, FloatArray, ImportedRun
 from isocompute.importers.words.configuration import FACTS, SCALED
 from isocompute.importers.words.names import written_in
@@ -46,16 +46,10 @@ def differing(runs: Sequence[ImportedRun]) -> dict[str, dict[str, int]]:
     """
     found: dict[str, dict[str, int]] = {}
     for name in (*FACTS, *_RECIPE):
-        groups: dict[object, Counter[str]] = defaultdict(Counter)
-        for run in runs:
-            if name in run.provenance.facts:
-                key = run.design[:2] if name in (*SCALED, *_RECIPE) else None
-                groups[key][run.provenance.facts[name]] += 1
-        for values in groups.values():
-            if len(values) > 1 and name not in found:
-                every = Counter(run.provenance.facts.get(name, "") for run in runs)
-                ordered = sorted(values, key=lambda value: -every[value])
-                found[name] = {value: every[value] for value in ordered}
+        of_pairs = name in (*SCALED, *_RECIPE)
+        if values := parted((run.design[:2] if of_pairs else None, run.provenance.facts[name])
+                            for run in runs if name in run.provenance.facts):  # fmt: skip
+            found[name] = values[1]
     return found
 
 
@@ -73,14 +67,10 @@ def require_one_arm(
         listed = ", ".join(
             f"{value} ({count} run{'s' if count > 1 else ''})" for value, count in values.items()
         )
-        raise InputError(
+        raise choose(
             f"runs must share their {name.replace('_', ' ')} to be compared or averaged, but have "
-            f"{listed}; choose with --where {name}={next(iter(values))}, or keep all with "
-            f"--where '{name}=*'.",
-            # what is asked further is asked of those of one value
-            options=("--where", f"{name}={name.upper()}"),
-            trial=("--where", f"{name}={next(iter(values))}"),
-        )
+            f"{listed}", name, next(iter(values)),
+        )  # fmt: skip
     if "run" not in asked:
         refuse_two_sweeps(map(_named, runs))
         _refuse_another_start(runs, problem_set)
@@ -228,7 +218,10 @@ def _without(text: str, odd: Sequence[str], left: Sequence[str]) -> InputError:
 
 
 def unsaid(runs: Sequence[ImportedRun], asked: Collection[str] = ()) -> list[str]:
-    """A line for every fact that some runs say and others, which may differ in it, do not."""
+    """A line for every fact that some runs say and others, which may differ in it, do not.
+
+    And one where words of their names go along with the seed.
+    """
     told = []
     for name in (name for name in FACTS if name not in asked):
         of = {run.design[:2] for run in runs if name in run.provenance.facts}
@@ -242,7 +235,7 @@ def unsaid(runs: Sequence[ImportedRun], asked: Collection[str] = ()) -> list[str
                 f"first: {silent[0]!r}), others have {value}; if it differs there, leave them out "
                 f"with --where {shlex.quote(f'{name}={value}')}"
             )
-    return told
+    return told + ([] if "run" in asked else along_with_seeds(map(_named, runs)))
 
 
 _ONE_SWEEP = "runs of one sweep must differ in B_p, n or seed,"
@@ -261,6 +254,9 @@ class Named(NamedTuple):
     matched: str = ""
     n_matched: int = 0
     of_file: bool = False
+
+
+_Sweeps = dict[str, dict[Design, list[Named]]]
 
 
 def _named(run: ImportedRun) -> Named:
@@ -285,12 +281,8 @@ def refuse_two_sweeps(runs: Iterable[Named], cure: str = "") -> None:
     Raises:
         InputError: names the sweeps, and the words that choose one.
     """
-    sweeps: dict[str, dict[tuple[object, ...], list[Named]]] = defaultdict(dict)
-    for run in runs:
-        if (rest := _without_settings(run)) != run.name or run.of_file:
-            sweeps[once(rest)].setdefault(run.design, []).append(run)
-    if is_one_grid([[one.design for its in of.values() for one in its]
-                    for of in sweeps.values()], sweeps):  # fmt: skip
+    sweeps = _by_words(runs)
+    if is_one_grid(map(_designs, sweeps.values()), sweeps):
         return
     several = {name: of for name, of in sweeps.items() if len({n for _, n, _ in of}) > 1}
     twice = [
@@ -304,16 +296,14 @@ def refuse_two_sweeps(runs: Iterable[Named], cure: str = "") -> None:
         every, count = {*chain(*names.values())}, {
             name: sum(map(len, of.values())) for name, of in sweeps.items()
         }  # fmt: skip
-        a, b = sorted(twice[0], key=lambda name: -count[name])
-        if any(fnmatch(name, a) for name in every - names[a]):  # the other's, too
-            a, b = b, a
-        this, others = (leaving(left, every - left, f"{sign}{a}")
+        a, b = sorted(twice[0], key=lambda name: (-count[name], len(name)))
+        own, others = (leaving(left, every - left, f"{sign}{a}")
                         for left, sign in ((names[a], ""), (every - names[a], "!")))  # fmt: skip
         raise InputError(
             f"{_ONE_SWEEP} but {a!r} ({count[a]} runs) and {b!r} ({count[b]}) have the same ones; "
-            + (cure or f"choose with {shown(this)}, or all others with {shown(others)}, or keep "
+            + (cure or f"choose with {shown(own)}, or all others with {shown(others)}, or keep "
                "all with --where 'run=*'."),
-            options=() if cure else this, trial=("--where", "run=*"),
+            options=() if cure else own, trial=("--where", "run=*"),
             condition="" if cure else f"{a!r} is your sweep",
         )
     # one that has a name of its own is of another recipe, however few there are
@@ -337,6 +327,31 @@ def refuse_two_sweeps(runs: Iterable[Named], cure: str = "") -> None:
             text = (f"{_ONE_SWEEP} and another word of a name may say another recipe, "
                     f"but {this.name!r} is of n = {this.design[1]}{both}, as {like.name!r} is")
             raise InputError(f"{text}; {cure}") if cure else _without(text, odd, left)
+
+
+def _by_words(runs: Iterable[Named]) -> _Sweeps:
+    """Runs by what their names say beyond B_p, n and the seed, and by these."""
+    sweeps: _Sweeps = defaultdict(dict)
+    for run in runs:
+        if (rest := _without_settings(run)) != run.name or run.of_file:
+            sweeps[once(rest)].setdefault(run.design, []).append(run)
+    return sweeps
+
+
+def _designs(of: Mapping[Design, Sequence[Named]]) -> list[Design]:
+    return [one.design for its in of.values() for one in its]
+
+
+def along_with_seeds(runs: Iterable[Named]) -> list[str]:
+    """A line where words of names that may be of a recipe go along with the seed."""
+    sweeps = _by_words(runs)
+    groups = [_designs(of) for of in sweeps.values()]
+    if len(groups) < 2 or not is_one_grid(groups, sweeps) or not is_by_seed(groups):
+        return []
+    left = {one.name for its in next(iter(sweeps.values())).values() for one in its}
+    odd = {one.name for of in sweeps.values() for its in of.values() for one in its} - left
+    return [f"{some_of(map(repr, sweeps), 3)} are of one seed each: the runs count as repetitions; "
+            f"if these words make another recipe, choose with {shown(leaving(left, odd))}"]
 
 
 def _without_settings(run: Named) -> str:

@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 
 from isocompute.domain import Curve
 from isocompute.errors import InputError
-from isocompute.importers.runs.grids import Design, is_one_grid
+from isocompute.importers.runs.grids import Design, is_one_grid, parted
+from isocompute.importers.runs.meant import choose
 from isocompute.importers.tables.table import FloatArray
 from isocompute.importers.values.imported import DESIGN
-from isocompute.importers.values.reading import number
 from isocompute.importers.words.called import several_problems
 from isocompute.recipe import RECORDED
 
@@ -152,17 +152,15 @@ def check_recorded(
         other = (np.diff(x) == 0) & (np.diff(value) != 0) & np.isfinite(value[1:] + value[:-1])
         if other.any():
             k = int(np.argmax(other))
-            this, then = (_said(name, float(value[i]), texts) for i in (k, k + 1))
+            this, then = (texts[name][int(value[i])].strip() if name in texts else f"{value[i]:.3g}"
+                          for i in (k, k + 1))  # fmt: skip
+            word = f"{name}={this}"
             raise InputError(
                 f"{path}: rows of one run must share their {name}, but at {x[k]:,.0f} rollouts it "
                 f"is {this} and {then}; add a column run that tells them apart, or "
-                f"choose one with --where {shlex.quote(f'{name}={this}')}.",
-                options=("--where", f"{name}={name.upper()}"), trial=("--where", f"{name}=*"),
+                f"choose one with --where {shlex.quote(word)}.",
+                options=("--where", word), condition=f"{name} {this} is your sweep's",
             )
-
-
-def _said(word: str, value: float, texts: Mapping[str, Sequence[str]]) -> str:
-    return texts[word][int(value)].strip() if word in texts else f"{value:.3g}"
 
 
 # Words that may as well say where, when or how well a run ran.
@@ -171,55 +169,37 @@ _PERHAPS = re.compile(
 )
 
 
-def check_one_recipe(
-    curves: Sequence[Curve], path: Path | str, asked: Collection[str],
-    texts: Mapping[str, Sequence[str]] = {},
-) -> None:
+def check_one_recipe(curves: Sequence[Curve], path: Path | str, asked: Collection[str]) -> None:
     """Runs of one configuration that differ in their recipe are no repetitions.
 
     Args:
-        curves: of a table.
-        path: its file.
+        curves: of tables.
+        path: their files.
         asked: words that a selection speaks of.
-        texts: values of further words, by their numbers in `recorded`.
 
     Raises:
         InputError: lists the values, with the words that choose one.
     """
-    for word in (word for word in (*RECORDED, *texts) if word not in asked):
-        many = Counter(c.recorded[word] for c in curves if word in c.recorded)
-        if word in texts and (max(many.values(), default=0) < 2 or _is_no_recipe(
-            word, [(_said(word, float(value), texts), c) for c in curves
-                   if (value := c.recorded.get(word)) is not None],
-        )):
-            continue  # it is another in every run: their name
-        groups: dict[tuple[object, ...], dict[str, None]] = {}
-        for c in curves:
-            if (value := c.recorded.get(word)) is not None:
-                key = (c.configuration, c.metric, c.problem_set, c.split, c.arm)
-                groups.setdefault(key, {})[_said(word, float(value), texts)] = None
-        for (at, *_), values in groups.items():
-            if len({_plain(value) for value in values}) > 1:
-                ordered = sorted(values) if word in texts else sorted(values, key=float)
-                listed = ", ".join(value or "none" for value in ordered)
-                choice = shlex.quote(f"{word}={next(filter(None, values))}")
-                raise InputError(
-                    f"{path}: runs must share their {word.replace('_', ' ')} to be averaged, but "
-                    f"those of {at} have {listed}; choose with "
-                    f"--where {choice}, or keep all with --where {shlex.quote(f'{word}=*')}.",
-                    options=("--where", f"{word}={'RATE' if word == 'learning_rate' else 'VALUE'}"),
-                    trial=("--where", f"{word}=*"),
-                )
-
-
-def _plain(text: str) -> str:
-    """A value however it is written: GRPO is grpo, and 4096.0 is 4096."""
-    value = number(text)
-    return text.casefold() if value is None else repr(value)
+    texts = [w for c in curves for w, value in c.recorded.items() if isinstance(value, str)]
+    for word in (word for word in dict.fromkeys((*RECORDED, *texts)) if word not in asked):
+        said = [(value if isinstance(value, str) else f"{value:.3g}", c) for c in curves
+                if (value := c.recorded.get(word)) is not None]  # fmt: skip
+        if word in texts and _is_no_recipe(word, said):
+            continue
+        if found := parted(((c.configuration, c.metric, c.problem_set, c.split, c.arm), value)
+                           for value, c in said):  # fmt: skip
+            (at, *_), values = found
+            raise choose(
+                f"{path}: runs must share their {word.replace('_', ' ')} to be averaged, but "
+                f"those of {at} have {', '.join(value or 'none' for value in values)}",
+                word, next(filter(None, values)),
+            )  # fmt: skip
 
 
 def _is_no_recipe(word: str, said: Sequence[tuple[str, Curve]]) -> bool:
     """Whether texts of a column that may say a recipe divide no sweep, of all that are scored."""
+    if max(Counter(text for text, _ in said).values(), default=0) < 2:
+        return True  # it is another in every run: their name
     if _PERHAPS.fullmatch(word) is None and len({text for text, _ in said} - {""}) > 1:
         return False
     kinds: dict[tuple[str, ...], dict[str, list[Design]]] = {}
@@ -250,12 +230,7 @@ def check_problems(
     for key in np.unique(of[there], axis=0):
         own, rows = np.unique(counts[there & (of == key).all(axis=1)], return_counts=True)
         if told := several_problems(dict(zip(map(int, own), map(int, rows), strict=True)), column):
-            most = f"{column}={own[-1]:g}"
-            raise InputError(
-                f"{path}: {told}; choose with --where {shlex.quote(most)}, or keep all with "
-                f"--where {shlex.quote(f'{column}=*')}.",
-                options=("--where", f"{column}=PROBLEMS"), trial=("--where", most),
-            )
+            raise choose(f"{path}: {told}", column, f"{own[-1]:g}")
 
 
 def check_counted(
@@ -314,11 +289,8 @@ def check_one_model(
     found = [name.strip() for i, name in enumerate(names)
              if name.strip() and len(np.unique(at[codes == i])) > 1]  # fmt: skip
     if len(found) > 1:
-        keep = f"--where '{column}=*'" if has_runs else f"--map {shlex.quote(f'{column}=run')}"
-        raise InputError(
+        apart = f" as runs of their own with --map {shlex.quote(f'{column}=run')}"
+        raise choose(
             f"{path}: runs must share their model to be compared or averaged, but column {column} "
-            f"has {', '.join(sorted(found)[:8])}; choose with "
-            f"--where {shlex.quote(f'{column}={sorted(found)[0]}')}, or keep all as runs of their "
-            f"own with {keep}.",
-            options=("--where", f"{column}=MODEL"), trial=shlex.split(keep),
-        )
+            f"has {', '.join(sorted(found)[:8])}", column, min(found), "" if has_runs else apart,
+        )  # fmt: skip

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from isocompute.domain import Curve
 from isocompute.errors import InputError
+from isocompute.importers.runs.grids import plain_value
 from isocompute.importers.runs.placing import own_evaluations
 from isocompute.importers.tables.checks import check_recorded
 from isocompute.importers.tables.ranges import SCORES
@@ -61,7 +62,7 @@ def group(
             every = {name: v[rows][kept] for name, v in recorded.items()}
             check_recorded(every, x[kept], path, named)
             curves.append(_curve(numbers, text, column, rows, kept, n_missing=n_missing,
-                                 recorded=_recorded(recorded, rows)))  # fmt: skip
+                                 recorded=_recorded(recorded, rows, named)))  # fmt: skip
     return curves, n_copies
 
 
@@ -104,11 +105,14 @@ def _curve(
     )
 
 
-def _recorded(columns: Mapping[str, FloatArray], rows: NDArray[np.intp]) -> dict[str, float]:
+def _recorded(
+    columns: Mapping[str, FloatArray], rows: NDArray[np.intp], named: Mapping[str, Sequence[str]]
+) -> dict[str, float | str]:
     """What rows of one run say, where all of them say it; a rate's schedule by its largest."""
     said = {k: v[rows] for k, v in columns.items() if np.isfinite(v[rows]).all()}
-    return {k: float(v.max()) for k, v in said.items()
+    most = {k: float(v.max()) for k, v in said.items()
             if k == "learning_rate" or v.min() == v.max()}  # a coefficient that adapts is measured
+    return {k: named[k][int(v)].strip() if k in named else v for k, v in most.items()}
 
 
 def _first_of_copies(x: FloatArray, score: FloatArray) -> NDArray[np.bool_]:
@@ -165,6 +169,30 @@ def _one_is_higher(
         if abs(np.nansum(sign)) > _ALL_ALONG * np.nansum(sign**2) ** 0.5:
             return True
     return False
+
+
+def unread(
+    others: pa.Table, runs: NDArray[np.int64], at: NDArray[np.int64]
+) -> dict[str, list[str]]:
+    """Columns of which a run has one value, and runs of one configuration several: these values.
+
+    Args:
+        others: the columns that were not read.
+        runs, at: the run of each row, and its configuration: (rows,) numbers.
+    """
+    found = dict[str, list[str]]()
+    first = np.unique(runs, return_index=True)[1]  # a row of each run
+    for name in others.column_names if len(first) < len(runs) == others.num_rows else ():
+        code, words = texts_of(others, name)
+        plain = [plain_value(word.strip()) for word in words]
+        own = np.array([plain.index(one) for one in plain])[code]
+        of_runs = own[first]
+        few = 1 < len({*of_runs.tolist()}) < len(first)  # another in every run: their name
+        if few and (of_runs[runs] == own).all() and any(
+            len({*of_runs[at[first] == one].tolist()}) > 1 for one in np.unique(at)
+        ):
+            found[name.strip()] = sorted({words[one].strip() for one in of_runs.tolist()})
+    return found
 
 
 def told_apart(

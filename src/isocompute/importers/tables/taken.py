@@ -126,6 +126,18 @@ def _named(t: Taken, columns: list[str]) -> dict[str, str]:
     return names
 
 
+def others_of(t: Taken, read: Read) -> pa.Table | None:
+    """The plain columns of the rows that are meant that nobody read; None without any."""
+    import pyarrow as pa
+
+    others = {c: c for c in t.header if c.strip() and c not in t.goes_by.values()}
+    if not others:
+        return None
+    chosen = {t.goes_by.get(name, name): name for name in t.where}
+    rows = select(read(t.path, lambda _: {**others, **chosen}), t.where, t.path)
+    return rows.select([c for c in others if not pa.types.is_nested(rows[c].type)])
+
+
 def take_columns(t: Taken) -> None:
     """Take numbers and texts of the rows; those of two models are refused."""
     there = set(t.rows.column_names)

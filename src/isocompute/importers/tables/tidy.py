@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
@@ -11,10 +13,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from isocompute.domain import Curve
-from isocompute.importers.runs.repetitions import Named, refuse_two_sweeps
+from isocompute.domain.text import some_of
+from isocompute.importers.runs.repetitions import Named, along_with_seeds, refuse_two_sweeps
 from isocompute.importers.tables import beside, cells, checks, ranges
 from isocompute.importers.tables.columns import REQUIRED, Scores, not_there
-from isocompute.importers.tables.curves import group, of_evaluations, told_apart
+from isocompute.importers.tables.curves import group, of_evaluations, told_apart, unread
 from isocompute.importers.tables.table import (
     FloatArray,
     has_percent_signs,
@@ -28,7 +31,7 @@ from isocompute.importers.tables.taken import (
     Say,
     Taken,
     of_recipe,
-    select,
+    others_of,
     take_columns,
     take_rows,
     turn,
@@ -134,7 +137,9 @@ def curves_of(
     if n_copies:
         t.say(f"{path}: {n_copies} rows are copies of another row of their run and count once")
     _tell_repeated(t, read, sum(c.n_repeated for c in curves), score)
-    return of_evaluations(_of_runs(t, curves), path, say)
+    curves = _of_runs(t, curves)
+    _tell_unread(t, read, curves)
+    return of_evaluations(curves, path, say)
 
 
 def _of_column(t: Taken, one: Scores, copies: bool) -> tuple[list[Curve], int, FloatArray]:
@@ -236,16 +241,38 @@ def _tell_repeated(t: Taken, read: Read, repeated: int, score: FloatArray | None
     """Say that runs have several scores at one budget, and what else tells them apart."""
     if not repeated:
         return
-    told, others = "", {c: c for c in t.header if c.strip() and c not in t.goes_by.values()}
-    if others:
-        chosen = {t.goes_by.get(name, name): name for name in t.where}
-        rows = select(read(t.path, lambda _: {**others, **chosen}), t.where, t.path)
+    told = ""
+    if (others := others_of(t, read)) is not None:
         keys = [*(v for k, v in t.numbers.items() if k not in ranges.SCORES),
                 *(codes for codes, _ in t.texts.values())]  # fmt: skip
-        alone = score if len(t.scores) < 2 else None
-        told = told_apart(rows.select([*others]), keys, alone, t.path)
+        told = told_apart(others, keys, score if len(t.scores) < 2 else None, t.path)
     t.say(f"{t.path}: {repeated} rows stand at rollouts for which their run has another score; "
           f"all count, as further evaluations of it{told}")  # fmt: skip
+
+
+def _tell_unread(t: Taken, read: Read, curves: list[Curve]) -> None:
+    """Say which columns that were not read differ between runs that count as repetitions."""
+    of = Counter((c.configuration, c.metric, c.problem_set, c.split, c.arm) for c in curves)
+    if t.is_turned or max(of.values(), default=0) < 2 or not {*DESIGN[:2]} <= t.numbers.keys():
+        return
+    if (others := others_of(t, read)) is None:
+        return
+    runs = at = np.zeros(others.num_rows, dtype=np.int64)
+    for name in (*DESIGN, "run", "arm"):
+        key = t.numbers[name] if name in t.numbers else t.texts.get(name, ([],))[0]
+        if len(key) == len(runs):
+            own = np.unique(key, return_inverse=True)[1].reshape(-1)
+            runs = np.unique(runs * (own.max() + 1) + own, return_inverse=True)[1].reshape(-1)
+            at = runs if name == DESIGN[1] else at
+    others = others.select([c for c in others.column_names
+                            if c.strip() not in t.chosen and "seed" not in c.lower()])  # fmt: skip
+    if found := unread(others, runs, at):
+        listed = [f"{name} ({', '.join(value or 'none' for value in values[:3])})"
+                  for name, values in found.items()]  # fmt: skip
+        name, value = next(iter(found)), next(filter(None, next(iter(found.values()))))
+        t.say(f"{t.path}: runs of one B_p and n count as repetitions, but differ in "
+              f"{some_of(listed, 3)}, which was not read; if it makes another recipe, choose with "
+              f"--where {shlex.quote(f'{name}={value}')}")  # fmt: skip
 
 
 def _of_runs(t: Taken, curves: list[Curve]) -> list[Curve]:
@@ -259,15 +286,16 @@ def _of_runs(t: Taken, curves: list[Curve]) -> list[Curve]:
         curves = [c.replace(recorded={"learning_rate": rate, **c.recorded}) for c in curves]
     curves = [c.replace(recorded={**_named_recipe(t.path, c.run), **c.recorded}) for c in curves]
     curves = of_recipe(curves, t.where, t.path)
-    checks.check_one_recipe(curves, t.path, t.chosen, t.values)
-    curves = [c.replace(recorded={k: v for k, v in c.recorded.items() if k not in t.values})
-              for c in curves]  # fmt: skip
+    checks.check_one_recipe(curves, t.path, t.chosen)
     if "run" not in t.chosen:
         of = [(c.metric, c.problem_set, f"{c.split} {c.arm}") for c in curves]
-        refuse_two_sweeps(
+        named = [
             Named(c.run, (c.problems_per_batch, c.rollouts_per_problem, c.seed), frozenset([one]))
             for c, one in zip(curves, of, strict=True) if c.run
-        )
+        ]
+        refuse_two_sweeps(named)
+        for line in along_with_seeds(named):
+            t.say(f"{t.path}: {line}")
     return curves
 
 

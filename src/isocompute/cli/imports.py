@@ -165,9 +165,10 @@ def stored_lines(
         lines.append("GPU-hours: times are logged, but not on how many GPUs; add --set gpus=GPUS "
                      "with your own number")  # fmt: skip
     lines += _seeds(runs)
-    lines += [f"It will be asked: {one}" for one in asked if not _is_settled(one)]
+    open_ones = [one for one in asked if not _is_settled(one)]
+    lines += [f"It will be asked: {one}" for one in open_ones]
     words = fit_words(options.output, asked)
-    return [*lines, f"Next{only_if(asked)}{yours(words)}: {shlex.join(words)}"]
+    return [*lines, f"Next{only_if(open_ones)}{yours(words)}: {shlex.join(words)}"]
 
 
 def _seeds(runs: Sequence[ImportedRun]) -> list[str]:

@@ -6,9 +6,10 @@ Where a line belongs. A package imports from those above it alone, this folder f
 
 - values: bytes to values (reading, headers, cells, series, database, wire); what an import hands
   over (imported, spent, timing).
-- words: what a key of a log says (vocabulary, meanings, plain_words, called, scored, scale); a name
-  or a path (names, paths); a configuration, whatever trainer wrote it (configuration, fresh,
-  recorded); the user (settings), and what is asked where none of them does (asking).
+- words: what a key of a log says (vocabulary, meanings, splits, plain_words, called, scored,
+  scale); a name or a path (names, paths); a configuration, whatever trainer wrote it
+  (configuration, fresh, recorded); the user (settings), and what is asked where none of them does
+  (asking).
 - beside: where the configuration of a run is: in the folder of its log or above (beside), in a
   command (launched), a list of runs (listed), any file that names it (elsewhere), the log's own
   rows (described).

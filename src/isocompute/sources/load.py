@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple, TypedDict, TypeVar, Unpack
+from typing import Any, NamedTuple, TypedDict, Unpack
 
 from isocompute.domain import Curve
 from isocompute.domain.text import none_of
@@ -36,7 +36,6 @@ from isocompute.importers.tables.workbooks import shown
 from isocompute.importers.values.imported import ImportedRun
 from isocompute.importers.values.reading import anew
 from isocompute.importers.words.asking import answered, asked_at_once
-from isocompute.importers.words.meanings import SPLITS
 from isocompute.importers.words.names import with_names
 from isocompute.importers.words.scale import (
     PLAIN,
@@ -45,6 +44,7 @@ from isocompute.importers.words.scale import (
     require_range,
     rescaled,
 )
+from isocompute.importers.words.splits import SPLITS
 from isocompute.sources.choice import (
     metric_of,
     of_one_exam,
@@ -62,7 +62,6 @@ _CURVE_KEYS = ("run", "seed", "problems_per_batch", "rollouts_per_problem")
 _OF_TABLES = ("score_range", "where", "settings", "say")  # what of a question concerns tables
 
 Say = Callable[[str], None]
-T = TypeVar("T")
 # Any: a data frame of pandas or polars, an Arrow table: whatever gives an Arrow stream.
 Source = str | Path | Any
 Sources = Source | Sequence[Source]
@@ -154,7 +153,8 @@ def _loaded(sources: Sources, where: arms.Words, **options: Any) -> Loaded:
                   "split": words["split"] or "validation"}
         chosen |= arms.chosen(own)
         each.append(replace(asked, **words))
-    found = _all_that_match([partial(_load_one, one) for one in each], asked)
+    found, lines = arms.all_that_match([partial(_load_one, one) for one in each])
+    asked.tell(lines)
     curves = [c for one in found for c in one.curves]
     if len(names) > 1:
         arms.require_one_arm(" ".join(names), [run for one in found for run in one.runs])
@@ -169,22 +169,8 @@ def _loaded(sources: Sources, where: arms.Words, **options: Any) -> Loaded:
     return Loaded(curves, _of_metric([c for one in found for c in one.train], curves[0].metric))
 
 
-def _all_that_match(reads: Sequence[Callable[[], T]], asked: _Asked) -> list[T]:
-    """What several sources give, without those that a selection leaves nothing of, if not all."""
-    found, nothing = list[T](), list[arms.NoMatchError]()
-    for read in reads:
-        try:
-            found.append(read())
-        except arms.NoMatchError as error:
-            nothing.append(error)
-    if nothing and not found:
-        raise nothing[0]
-    asked.tell(f"left out: {str(error).rpartition(';')[0]}" for error in nothing)
-    return found
-
-
-def _of_table(table: Path, how: Mapping[str, Any]) -> tuple[Path, list[Curve]]:
-    return table, load_tidy(table, **how)
+def _of_table(table: Path, how: Mapping[str, Any]) -> list[tuple[Path, Curve]]:
+    return [(table, c) for c in load_tidy(table, **how)]
 
 
 def curves_of_runs(
@@ -303,10 +289,9 @@ def _read(asked: _Asked) -> Found:
     if tables:
         how["say"] = None if (say := asked.say) is None else lambda line: say(shown(line))
         try:
-            found = [
-                (table, c) for table, of in _all_that_match(
-                    [partial(_of_table, table, how) for table in tables], asked) for c in of
-            ]
+            each, lines = arms.all_that_match([partial(_of_table, one, how) for one in tables])
+            found = [pair for pairs in each for pair in pairs]
+            asked.tell(lines)
             check_one_recipe([c for _, c in found], asked.path, arms.chosen(asked.where))
             if len(tables) > 1 and "run" not in arms.chosen(asked.where):
                 refuse_tables_of_two_sweeps(found)

@@ -221,6 +221,23 @@ def no_match(path: str, key: str, wanted: str, there: Sequence[str]) -> NoMatchE
     )
 
 
+def all_that_match(reads: Sequence[Callable[[], T]]) -> tuple[list[T], list[str]]:
+    """What several sources give, without those that a selection leaves nothing of; a line for each.
+
+    Raises:
+        NoMatchError: it leaves nothing of all.
+    """
+    found, nothing = list[T](), list[NoMatchError]()
+    for read in reads:
+        try:
+            found.append(read())
+        except NoMatchError as error:
+            nothing.append(error)
+    if nothing and not found:
+        raise nothing[0]
+    return found, [f"left out: {str(error).rpartition(';')[0]}" for error in nothing]
+
+
 def idle(path: str, key: str, wanted: str, there: Collection[str]) -> list[str]:
     """A line for each word of a selection that is to leave values out and finds none.
 

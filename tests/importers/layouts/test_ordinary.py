@@ -183,3 +183,14 @@ def test_tables_given_apart_that_say_two_recipes_are_asked_about(tmp_path: Path)
     assert len(load_curves(sources, where=["algo=*"])) == 12
     with pytest.raises(InputError, match="must be one of 'grpo', but got 'dapo'"):
         load_curves(sources, where=["algo=dapo"])
+
+
+@pytest.mark.parametrize("key", ["retrieval_acc", "constraint_ok", "latest_score"])
+def test_a_split_is_named_by_a_word_and_not_by_a_part_of_one(tmp_path: Path, key: str) -> None:
+    for n in (4, 8):
+        lines(tmp_path / f"n{n}.jsonl", (
+            {"step": s, "split": split, key: score(s, n, shift)}
+            for s in AT for split, shift in (("train", 0.1), ("eval", 0.0))))  # fmt: skip
+    sets = ["pattern=n{rollouts_per_problem}", "problems_per_batch=6"]
+    found = load(tmp_path, [f"{key}=avg"], sets)
+    assert [c.score_K.tolist() for c in found] == [[score(s, n) for s in AT] for n in (4, 8)]

@@ -158,7 +158,7 @@ def test_files_whose_names_recur_in_every_folder_are_no_repetitions(
     tmp_path: Path, write: Writer, files: Sequence[str]
 ) -> None:
     wanted = jobs(tmp_path, write, files, config=False)
-    cure = "give the files of one" if write is as_csv else r"choose with --where run='\w*aime'"
+    cure = "give the files of one" if write is as_csv else r"choose with --where run=\w*aime,"
     with pytest.raises(InputError, match=f"'.*aime' .2 runs. and '.*math' .2. have the .*{cure}"):
         read(tmp_path, {**ACC, **JOBS})
     if write is as_lines:

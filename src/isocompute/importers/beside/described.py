@@ -20,11 +20,11 @@ from isocompute.importers.values.reading import clean_text, flatten, whole
 from isocompute.importers.words.called import refuse_logarithm
 from isocompute.importers.words.configuration import IN_ROWS, configuration
 from isocompute.importers.words.fresh import TOLD, Found, processes_of, sharing
-from isocompute.importers.words.meanings import SPLITS
 from isocompute.importers.words.names import number_in
 from isocompute.importers.words.paths import run_name
 from isocompute.importers.words.plain_words import by_unit
 from isocompute.importers.words.settings import Column
+from isocompute.importers.words.splits import SPLITS
 
 # begins and ends the line of a run that a file beside it describes
 BESIDE, SIDE = "configuration: read from ", " beside the log"

@@ -58,6 +58,7 @@ from isocompute.importers.words.configuration import IN_ROWS
 from isocompute.importers.words.names import pattern_in_columns
 from isocompute.importers.words.paths import run_name
 from isocompute.importers.words.settings import Settings
+from isocompute.importers.words.splits import SPLITS
 from isocompute.importers.words.vocabulary import (
     OF_POLICY,
     STEP_KEYS,
@@ -69,7 +70,6 @@ from isocompute.importers.words.vocabulary import (
 _WRONG_AXIS = re.compile("time|epoch|token|sample|episode|rollout|hour|runtime", re.I)
 # open-instruct 0.3.0, grpo_fast.py, counts responses under `episode`
 _ROLLOUTS = re.compile(r"(?:.*[/_. ])?(?:episodes?|rollouts|trajectories)(?:_seen|_so_far)?", re.I)
-_SPLITS = ("train", "eval", "val", "valid", "validation", "test")  # folders that are part of a key
 _SAMPLED = 500  # rows that run.history() gives at most, unless it is asked for more
 MAX_COLUMNS = 10_000
 _TIDY = {"score", "problems_per_batch", "rollouts_per_problem"}
@@ -161,7 +161,7 @@ def read_history(
     if "_step" in header:
         at = header.index("_step")
     # DVCLive 3: plots/metrics/eval/reward.tsv has the columns step, reward
-    above = f"{path.parent.name}/" if path.parent.name.lower() in _SPLITS else ""
+    above = f"{path.parent.name}/" if path.parent.name.lower() in SPLITS else ""
     keys = [(i, setting_of(key) if says_one(key, settings) and key not in settings.columns
              else key if "/" in key else above + key)
             for i, key in enumerate(header)

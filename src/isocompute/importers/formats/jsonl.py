@@ -31,9 +31,9 @@ from isocompute.importers.values.reading import (
 from isocompute.importers.values.series import SETTINGS
 from isocompute.importers.words.called import may_be_setting
 from isocompute.importers.words.configuration import settings_in_row
-from isocompute.importers.words.meanings import OF_SPLIT, SPLITS
 from isocompute.importers.words.paths import run_name
 from isocompute.importers.words.settings import Settings
+from isocompute.importers.words.splits import OF_SPLIT, SPLITS
 from isocompute.importers.words.vocabulary import OF_MAX
 
 STEPS = ("step", "global_step", OF_MAX, "_step", "iteration", "iter", "update", "train_step",

@@ -32,6 +32,7 @@ from isocompute.importers.values.wire import (
 from isocompute.importers.words.configuration import configuration
 from isocompute.importers.words.paths import folder_name
 from isocompute.importers.words.settings import Settings
+from isocompute.importers.words.splits import SPLITS
 from isocompute.importers.words.vocabulary import EVALUATED_SET
 
 MAX_RECORD_BYTES = 1 << 20  # a scalar has some tens of bytes; larger ones are images, histograms
@@ -42,9 +43,7 @@ _FIRST = 500
 _FLOAT, _DOUBLE = 1, 2  # tensorflow DataType
 _HPARAMS = "_hparams_/session_start_info"  # tensorboard 2.20, plugins/hparams/metadata.py
 # Folders that Keras and PyTorch's add_scalars make for a part of a run: train, accuracy_val.
-_SPLIT_FOLDER = re.compile(
-    r"(?:^|[ _.-])(train(?:ing)?|val(?:id(?:ation)?)?|eval|test|held[_-]?out|dev)$", re.I
-)
+_SPLIT_FOLDER = re.compile(rf"(?:^|[ _.-])({'|'.join(SPLITS)})$", re.I)
 _TRAIN = re.compile("train", re.I)
 _ROW = re.compile(r"^\|([A-Za-z_][\w.]*)\|(.*)\|$", re.M)  # of a table of arguments, as Markdown
 # One process's files of a folder, by all but their time: PyTorch 2.13 and tensorboardX 2.6
@@ -194,7 +193,7 @@ def read_tensorboard(
     errors = Errors(str(path))
     collector = Collector(folder_name(path.parent) or path.name, errors, settings)
     if (split := _SPLIT_FOLDER.search(path.parent.name)) is not None:
-        collector.folder_split = "train" if split[1].lower().startswith("train") else "validation"
+        collector.folder_split = SPLITS[split[1].lower()]
     collector.configure_beside(path)
     _configure_by_hparams(path, collector)
     wanted = settings.step if collector.counters.busy else None

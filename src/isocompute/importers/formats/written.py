@@ -47,12 +47,13 @@ from isocompute.importers.values.reading import (
 )
 from isocompute.importers.values.series import STEPS
 from isocompute.importers.words.configuration import configuration
-from isocompute.importers.words.meanings import SPLIT_IN_KEY, SPLITS, tell_of_training
+from isocompute.importers.words.meanings import tell_of_training
 from isocompute.importers.words.names import pattern_in_columns
 from isocompute.importers.words.paths import run_name
 from isocompute.importers.words.plain_words import explained
 from isocompute.importers.words.scored import likely_key
 from isocompute.importers.words.settings import Column, Settings
+from isocompute.importers.words.splits import SPLITS, split_of
 from isocompute.importers.words.vocabulary import column_of
 
 _LINE = re.compile(r"(?P<before>[^{]*[^{\s][^{]*?)\s*(?P<row>\{.*\})\s*")
@@ -244,7 +245,7 @@ def _told(path: Path, settings: Settings) -> tuple[list[_Row], Settings, str]:
         rows.append(_Row(number, "", {"step": int(match["step"]), **event, **dict(found)}))
         own = SPLITS.get(word.lower()) == "validation"
         held_out += own or any(
-            key in settings.columns or SPLIT_IN_KEY.search(key) for key, _ in found
+            key in settings.columns or split_of(key) for key, _ in found
         )
         shares |= _counted(text, found) if own else set()
     if settings.columns:  # else a line of a response: Step 2: walk at 4

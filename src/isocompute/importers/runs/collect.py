@@ -40,6 +40,7 @@ from isocompute.importers.words import meanings
 from isocompute.importers.words.called import counts_problems
 from isocompute.importers.words.scored import Evidence
 from isocompute.importers.words.settings import Column, Settings
+from isocompute.importers.words.splits import OF_SPLIT, split_of, split_said
 from isocompute.importers.words.vocabulary import POLICY, SLIME_MARKS, STEP_KEYS, column_of
 
 _OF_MACHINE = re.compile("(?:monitoring|system|sys)[./]")  # Neptune, W&B: on a clock of its own
@@ -202,7 +203,7 @@ class Collector:
         """What is read of a row; rows of a log come in few shapes."""
         shape = tuple(values)
         if self._splits:
-            shape = *shape, meanings.split_said(values, self._splits)
+            shape = *shape, split_said(values, self._splits)
         if (known := self._plans.get(shape)) is None:
             kinds = self._kinds
             if any(key not in kinds for key in values):
@@ -210,7 +211,7 @@ class Collector:
             read = [(key, kind) for key in values if (kind := kinds.get(key)) is not None]
             plan = of_one_set(read, tuple(values), self._series)
             if self._splits:
-                shape = *tuple(values), meanings.split_said(values, self._splits)
+                shape = *tuple(values), split_said(values, self._splits)
                 plan = [(key, self._in_split(kind, key, shape[-1])) for key, kind in plan]
             if any(isinstance(k, Points) and k.column.split != "train" for _, k in plan):
                 found = [key for key in values if counts_problems(key)]
@@ -238,23 +239,22 @@ class Collector:
         """What is read of a key in rows of a split: a series of that split."""
         if isinstance(kind, str) or not split:
             return kind
-        if meanings.SPLIT_IN_KEY.search(key):
+        if split_of(key):
             if (before := self._said.setdefault(key, split)) != split:
                 raise UnclearError(
                     f"rows that hold one key must be of one split, but those of {self.name!r} with "
                     f"{key} are of {before!r} and {split!r}; write a file for each."
                 )
             return kind
-        if split == kind.column.split or self.settings.split or self.folder_split:
-            return kind
-        return self._series(replace(kind.column, split=split), key) or kind
+        known = split == kind.column.split or self.settings.split or self.folder_split
+        return kind if known else self._series(replace(kind.column, split=split), key) or kind
 
     def _watch(self, shape: tuple[str, ...], plan: _Plan) -> None:
         """Watch the steps of rows without any score: where they go back, they are trained again."""
         if any(kind == "length" or isinstance(kind, Points) for _, kind in plan):
             return  # its steps are kept
         if len(self._latest) < MAX_SHAPES and not any(
-            meanings.OF_EVALUATION.search(k) or _OF_MACHINE.match(k) for k in shape
+            split_of(k) == "validation" or _OF_MACHINE.match(k) for k in shape
         ):
             self._latest[shape] = [0]
 
@@ -267,8 +267,8 @@ class Collector:
         before, counters_wanted = len(self.counters.seen), self.counters.wanted
         seen = {k: None for k in values if k in STEP_KEYS and k not in self.settings.columns}
         self.counters.seen |= seen | self.counters.logged
-        if found := [key for key in meanings.OF_SPLIT if key in values and key not in self._splits]:
-            self._splits = [key for key in meanings.OF_SPLIT if key in (*self._splits, *found)]
+        if found := [key for key in OF_SPLIT if key in values and key not in self._splits]:
+            self._splits = [key for key in OF_SPLIT if key in (*self._splits, *found)]
             self._plans.clear()
         if self.n_rows == 1:
             self.counters.look_for_rivals(values)
@@ -277,7 +277,7 @@ class Collector:
                 if counters_wanted is None and POLICY.search(key):
                     self._policy = key
                 kind = self._meaning(key)
-                if kind is None and POLICY.search(key) and meanings.OF_EVALUATION.match(key):
+                if kind is None and POLICY.search(key) and split_of(key) == "validation":
                     kind = f"#{key}"  # of scores that may stand in rows of their own
                 if kind is None and key in STEP_KEYS and len(values) == 1 and not (
                     self.counters.calls
@@ -307,7 +307,7 @@ class Collector:
 
     def _series(self, column: Column, key: str = "") -> Points | None:
         split = self.settings.split or column.split
-        if self.folder_split and not meanings.SPLIT_IN_KEY.search(key):
+        if self.folder_split and not split_of(key):
             split = self.folder_split
         problem_set = clean_text(column.problem_set or self.settings.problem_set or "")
         column = replace(column, problem_set=problem_set, split=split)

@@ -45,12 +45,12 @@ from isocompute.importers.values.timing import (
 from isocompute.importers.words.called import counts_problems, is_batch, is_called, may_be_n
 from isocompute.importers.words.configuration import facts_of, gpus_of, highest_reward, problems_of
 from isocompute.importers.words.fresh import Found, device_batch, processes_of, sharing
-from isocompute.importers.words.meanings import SPLIT_IN_KEY
 from isocompute.importers.words.paths import measured
 from isocompute.importers.words.plain_words import RESPONSES, unit_of
 from isocompute.importers.words.recorded import logged_rate
 from isocompute.importers.words.scale import of_errors
 from isocompute.importers.words.scored import OF_PASSES
+from isocompute.importers.words.splits import split_of
 
 MAX_UNREAD = 200
 _N = "rollouts_per_problem"
@@ -115,7 +115,7 @@ def _told_by_name(c: Collected, path: Path) -> None:
     of = measured(path)
     for points in c.points:
         if of.split and not (
-            c.settings.split or c.says_split or SPLIT_IN_KEY.search(points.key)
+            c.settings.split or c.says_split or split_of(points.key)
         ):
             points.column = replace(points.column, split=of.split)
         if of.problem_set and not points.column.problem_set:

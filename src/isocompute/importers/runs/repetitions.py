@@ -10,6 +10,7 @@ import re
 import shlex
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from fnmatch import fnmatch
 from itertools import chain, combinations
 from pathlib import Path
 from typing import NamedTuple
@@ -296,7 +297,8 @@ def refuse_two_sweeps(runs: Iterable[Named], cure: str = "") -> None:
         every, count = {*chain(*names.values())}, {
             name: sum(map(len, of.values())) for name, of in sweeps.items()
         }  # fmt: skip
-        a, b = sorted(twice[0], key=lambda name: (-count[name], len(name)))
+        a, b = sorted(twice[0], key=lambda name: (  # of two as large, that without a word more
+            -count[name], -sum(fnmatch(one, name) for one in every)))  # fmt: skip
         own, others = (leaving(left, every - left, f"{sign}{a}")
                         for left, sign in ((names[a], ""), (every - names[a], "!")))  # fmt: skip
         raise InputError(
@@ -346,7 +348,10 @@ def along_with_seeds(runs: Iterable[Named]) -> list[str]:
     """A line where words of names that may be of a recipe go along with the seed."""
     sweeps = _by_words(runs)
     groups = [_designs(of) for of in sweeps.values()]
-    if len(groups) < 2 or not is_one_grid(groups, sweeps) or not is_by_seed(groups):
+    seeds = {seed for its in groups for *_, seed in its}
+    if not 1 < len(groups) == len(seeds) or not (
+        is_one_grid(groups, sweeps) and is_by_seed(groups)
+    ):
         return []
     left = {one.name for its in next(iter(sweeps.values())).values() for one in its}
     odd = {one.name for of in sweeps.values() for its in of.values() for one in its} - left

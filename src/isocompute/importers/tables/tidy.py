@@ -259,8 +259,8 @@ def _tell_unread(t: Taken, read: Read, curves: list[Curve]) -> None:
         return
     runs = at = np.zeros(others.num_rows, dtype=np.int64)
     for name in (*DESIGN, "run", "arm"):
-        key = t.numbers[name] if name in t.numbers else t.texts.get(name, ([],))[0]
-        if len(key) == len(runs):
+        of_name = [t.numbers[name]] if name in t.numbers else [t.texts[name][0]] * (name in t.texts)
+        for key in (key for key in of_name if len(key) == len(runs)):
             own = np.unique(key, return_inverse=True)[1].reshape(-1)
             runs = np.unique(runs * (own.max() + 1) + own, return_inverse=True)[1].reshape(-1)
             at = runs if name == DESIGN[1] else at

@@ -14,6 +14,7 @@ from functools import lru_cache
 
 from isocompute.importers.values.imported import UnclearError
 from isocompute.importers.values.reading import number, whole
+from isocompute.importers.words.splits import SPLITS
 
 # What a column map calls the logarithm of a count -> that count.
 LOG2 = {f"log2_{name}": name for name in ("problems_per_batch", "rollouts_per_problem")}
@@ -59,7 +60,7 @@ _K = re.compile(r"(?:^|[./_])(?:rollouts?|group|grpo|sampl(?:er|ing))[./_]k$", r
 _PART = re.compile(r"micro|mini|device|gpu|forward", re.I)  # of a batch
 # What is said of evaluations does not hold in training: eval.num_samples, val_batch_size
 _OF_EVALUATION = re.compile(
-    r"(?:^|[._/])(?:evals?|evaluation|val|validation|test|dev|held_?out)[._/]", re.I
+    rf"(?:^|[._/])(?:{'|'.join(word for word, of in SPLITS.items() if of != 'train')})[._/]", re.I
 )
 
 

@@ -31,6 +31,7 @@ from isocompute.importers.values.timing import (
 from isocompute.importers.words.called import may_be_setting, refuse_logarithm
 from isocompute.importers.words.configuration import IN_ROWS, MODELS
 from isocompute.importers.words.settings import Column, Settings
+from isocompute.importers.words.splits import OF_SPLIT, split_of
 from isocompute.importers.words.vocabulary import (
     BATCHES_KEYS,
     COUNTED,
@@ -62,16 +63,7 @@ _OF_SECTION = re.compile(  # as a section of evaluations says it: val/dataset
     r"(?:eval|evaluation|val|validation|test)[/._](?:data_?set|data_source|data|file|problem_set|"
     r"benchmark|set|subset|name)", re.I,
 )
-# what may say the split of a row, the most telling first, and how
-OF_SPLIT = ("split", "subset", "mode", "phase", "kind", "type", "stage", "event")
-SPLITS = {
-    **dict.fromkeys(("train", "training"), "train"),
-    **dict.fromkeys(("eval", "evaluation", "val", "valid", "validation", "test", "dev", "heldout",
-                     "held_out", "held-out"), "validation"),
-}  # fmt: skip
-OF_EVALUATION = re.compile("val|eval|test", re.I)
 _OF_TRAINING = re.compile(r"(?:^|[/_.])(?:train|actor|critic|loss|kl|entropy|grad|reward)", re.I)
-SPLIT_IN_KEY = re.compile("train|val|eval|test", re.I)
 
 _SIDES = {
     **dict.fromkeys(LENGTH_KEYS, "length"), **dict.fromkeys(TOKENS_KEYS, "tokens"),
@@ -133,12 +125,6 @@ def is_unread(key: str, meaning: object) -> bool:
     return meaning in (None, f"?{key}", f"#{key}") and key not in _PASSED and key[:1] != "_"
 
 
-def split_said(values: Mapping[str, object], keys: Sequence[str]) -> str:
-    """The split that a row says it is of in one of these keys; "" where it does not."""
-    said = (SPLITS.get(str(values.get(key)).lower()) for key in keys)
-    return next((split for split in said if split), "")
-
-
 def trains_at(step: int, values: Mapping[str, object]) -> bool:
     """Whether a row whose keys tell of training does so: at step 0 a loss may be null.
 
@@ -155,5 +141,5 @@ def tell_of_training(keys: Sequence[str]) -> bool:
     (True, False)
     """
     return "validation" not in keys[-1:] and any(
-        _OF_TRAINING.search(key) and not OF_EVALUATION.search(key) for key in keys
+        _OF_TRAINING.search(key) and split_of(key) != "validation" for key in keys
     )

@@ -18,6 +18,7 @@ from isocompute.importers.values.reading import is_missing_word, number, whole
 from isocompute.importers.values.timing import OWN_TIMES
 from isocompute.importers.words.called import mapping, refuse_logarithm
 from isocompute.importers.words.settings import ERRORS, Settings
+from isocompute.importers.words.splits import HELD_OUT, split_of
 
 _NO_SCORE = re.compile(  # cer and wer are error rates
     "best|peak|max|min|std|len|loss|err|wrong|fail|token|time|per_sec|ratio|clip|count|stop|format|"
@@ -33,7 +34,6 @@ OF_PASSES = re.compile(  # what numbers evaluations of one model; a bare `trial`
     "(?:pass|draw|attempt|(?:eval|val|test)[._/]?(?:pass|draw|attempt|run|trial|rep[a-z]*))"
     "(?:[._/]?(?:id|idx|index|no|number))?", re.I,
 )
-_HELD_OUT = r"(?<![a-z])(?:evals?|val|valid|validation|test|dev|held_?-?out|hold_?out)(?![a-z])"
 _OF_ONE, _OF_K = re.compile(r"pass@1$", re.I), re.compile(r"@[0-9]+$")  # the mean; any of k right
 _LEARNS = re.compile(r"(?:^|[/_.])(?:loss|kl|lr|learning_rate|grad_norm)$", re.I)
 _ROWS, _FEW = 100, 2  # rows that are looked at; one with a loss is chance
@@ -79,7 +79,7 @@ class Evidence:
             These keys, and those of them that stand in every row in which an update is told of.
         """
         every = {key: None for row in self._rows.values() for key in row}
-        learns = [k for k in every if _LEARNS.search(k) and not re.search(_HELD_OUT, k, re.I)]
+        learns = [k for k in every if _LEARNS.search(k) and split_of(k) != "validation"]
         is_trained_R = np.isfinite(self._numbers(learns)[0]).any(axis=1)
         value_RK, words = self._numbers(keys)
         is_there_RK = np.isfinite(value_RK)
@@ -133,7 +133,7 @@ def likely_options(runs: Sequence[ImportedRun]) -> tuple[list[str], list[str]]:
 def _errors(runs: Sequence[ImportedRun]) -> str:
     """The key that alone seems to hold errors on held-out problems; "" without."""
     found = {key for run in runs for key in run.provenance.unread if ERRORS.search(key)
-             and re.search(_HELD_OUT, key, re.I)
+             and split_of(key) == "validation"
              and not re.search("best|(?<![a-z])[cw]er(?![a-z])", key, re.I)}  # fmt: skip
     return found.pop() if len(found) == 1 else ""
 
@@ -147,7 +147,7 @@ def _of_training(key: str, keys: Sequence[str]) -> bool:
     beside = {k.rpartition("/")[2].lower() for k in keys}
     return (
         "loss" in beside and not beside.isdisjoint(("grad_norm", "lr", "learning_rate", "kl"))
-        and not any(re.search(_HELD_OUT, k, re.I) for k in (key, *keys))
+        and not any(split_of(k) == "validation" for k in (key, *keys))
     )
 
 
@@ -173,11 +173,11 @@ def _likely_maps(runs: Sequence[ImportedRun]) -> tuple[list[str], bool]:
     alike = [] if rate is None else [
         key for key in dict.fromkeys(keys) if key != found and re.search(rate, key, re.I)
         and not _NO_SCORE.search(key) and not _OF_TRAINING.search(key) and key not in beside
-        and bool(re.search(_HELD_OUT, key, re.I)) == bool(re.search(_HELD_OUT, found, re.I))
+        and (split_of(key) == "validation") == (split_of(found) == "validation")
         and not (_OF_ONE.search(found) and _OF_K.sub("", key) == _OF_K.sub("", found))
     ]  # fmt: skip
     unread = [key for run in runs for key in run.provenance.unread]
-    trained = found in beside and not re.search(_HELD_OUT, found, re.I)
+    trained = found in beside and split_of(found) != "validation"
     if trained or _of_training(found, unread):
         if any(line.startswith(OF_CHECKPOINTS) for run in runs for line in run.provenance.inferred):
             return [f"{mapped(found)} --set split=train"], True  # that of the log; theirs is none
@@ -200,8 +200,8 @@ def likely_key(keys: Sequence[str], beside_loss: Collection[str] = ()) -> str:
     fit = [key for key in keys if not _NO_SCORE.search(key)]
     fit.sort(key=lambda key: _OF_ONE.search(key) is None)
     others = [key for key in fit if not _OF_TRAINING.search(key) and key not in beside_loss]
-    for words in (rf"{_HELD_OUT}.*(mean|avg)(@|_at_|_)?[0-9]", r"(^|[/_])(mean|avg)(@|_at_)[0-9]",
-                  rf"{_HELD_OUT}.*({_RATE})", rf"{_HELD_OUT}.*(score|reward)", _HELD_OUT, *_RATES,
+    for words in (rf"{HELD_OUT}.*(mean|avg)(@|_at_|_)?[0-9]", r"(^|[/_])(mean|avg)(@|_at_)[0-9]",
+                  rf"{HELD_OUT}.*({_RATE})", rf"{HELD_OUT}.*(score|reward)", HELD_OUT, *_RATES,
                   r"(?<![a-z])(math|gsm|aime|amc|gpqa|mbpp|humaneval)[-_ ]?[0-9k]*(?![a-z])",
                   r"(total|overall|combined)\w*$", "score|reward"):  # fmt: skip
         for among in (others, fit):
@@ -214,7 +214,7 @@ def scores_unread(run: ImportedRun) -> list[str]:
     """Keys of a run that may hold a held-out score, the likeliest first."""
     found: list[str] = []
     beside = run.provenance.beside_loss
-    keys = [k for k in _likely([run]) if k not in beside or re.search(_HELD_OUT, k, re.I)]
+    keys = [k for k in _likely([run]) if k not in beside or split_of(k) == "validation"]
     while len(found) < _UNREAD and (key := left_out(keys)):
         found.append(key)
         keys.remove(key)
@@ -248,7 +248,7 @@ def left_out(unread: Sequence[str]) -> str | None:
     """
     keys = [key for key in unread if not _OF_TRAINING.search(key)]
     key = likely_key(keys)
-    sure = re.search(f"{_RATE}|{_HELD_OUT}.*(score|reward|mean|avg|@)", key, re.I)
+    sure = re.search(f"{_RATE}|{HELD_OUT}.*(score|reward|mean|avg|@)", key, re.I)
     return key if sure and key in keys else None
 
 

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from isocompute.errors import InputError
 from isocompute.importers.values.imported import UnclearError
@@ -89,6 +89,7 @@ def is_a_table(path: Path, header: str) -> InputError:
     from isocompute.importers.values.headers import head_of, refuse_markdown
     from isocompute.importers.words.asking import answered, collected, likely_columns
     from isocompute.importers.words.scale import PLAIN
+    from isocompute.store.arms import parse_where
 
     if "|" in header:
         refuse_markdown(path, path.read_bytes()[:4096].splitlines())
@@ -102,8 +103,9 @@ def is_a_table(path: Path, header: str) -> InputError:
 
     def read(more: Sequence[str]) -> list[Curve]:
         settings, given = answered(None, more)
-        scale = given.get("score_range", PLAIN)
-        return [c for one in tables for c in load_tidy(one, settings=settings, score_range=scale)]
+        how: Any = {"settings": settings, "score_range": given.get("score_range", PLAIN),
+                    "where": parse_where(given.get("where", ()))}  # fmt: skip
+        return [c for one in tables for c in load_tidy(one, **how)]
 
     asked = collected(read, words)[1]
     words += _once([word for one in asked for word in one.options])

@@ -258,10 +258,10 @@ def _tell_unread(t: Taken, read: Read, curves: list[Curve]) -> None:
     if (others := others_of(t, read)) is None:
         return
     runs = at = np.zeros(others.num_rows, dtype=np.int64)
-    for name in (*DESIGN, "run", "arm"):
-        of_name = [t.numbers[name]] if name in t.numbers else [t.texts[name][0]] * (name in t.texts)
-        for key in (key for key in of_name if len(key) == len(runs)):
-            own = np.unique(key, return_inverse=True)[1].reshape(-1)
+    columns = {**t.numbers, **{name: codes for name, (codes, _) in t.texts.items()}}
+    for name in (name for name in (*DESIGN, "run", "arm") if name in columns):
+        if len(columns[name]) == len(runs):
+            own = np.unique(columns[name], return_inverse=True)[1].reshape(-1)
             runs = np.unique(runs * (own.max() + 1) + own, return_inverse=True)[1].reshape(-1)
             at = runs if name == DESIGN[1] else at
     others = others.select([c for c in others.column_names

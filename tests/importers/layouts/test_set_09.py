@@ -148,7 +148,7 @@ def long_table(path: Path, parts: Sequence[tuple[int, range]], column: str = "")
 
 def test_a_group_size_that_changes_within_one_run_is_no_two_runs(folder: Path) -> None:
     path = long_table(folder / "a.csv", [(4, range(0, 50, 10)), (8, range(50, 100, 10))])
-    with pytest.raises(InputError, match=r"one group_size, .* have 4 and 8; give each run a name"):
+    with pytest.raises(InputError, match=r"one group_size, .* have 4 and 8; give each run a log"):
         read(path)
     holds(read(long_table(folder / "b.csv", [(4, range(0, 50, 10)), (8, range(0, 90, 10))])), [
         Run("", 32, n, tuple(steps), tuple(score(n, s) for s in steps))

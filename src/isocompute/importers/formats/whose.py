@@ -62,13 +62,45 @@ def steady(text: str, step: object) -> str:
     return text if at is None else re.sub(rf"(?<![0-9]){at}(?![0-9])", "", text)
 
 
-def _two_runs(path: Path, name: str, column: str, first: str, other: str) -> UnclearError:
-    """The refusal of rows that say two things of one run."""
-    return UnclearError(
-        f"{path}: a run must have one {column.strip()}, but the rows of {name!r} have "
-        f"{clean_text(first)} and {clean_text(other)}; give each run a name of its own in a column "
-        "`run` (a batch that changes within a run is not read)."
-    )
+class _Apart:
+    """What rows that name no run say of it, and the first and last step of those that say it."""
+
+    def __init__(self) -> None:
+        self.is_blank = False  # a row says nothing of the kind
+        self._spans: dict[_Said, tuple[int, int] | None] = {}
+
+    def take(self, said: _Said, step: object) -> None:
+        """Take what a row says."""
+        span, at = self._spans.setdefault(said, None), whole(step)
+        if at is not None and (span is None or not span[0] <= at <= span[1]):
+            self._spans[said] = min(at, *span or (at,)), max(at, *span or (at,))
+
+    def differing(self, name: str) -> list[str]:
+        """The keys that tell runs apart; none where all rows say the same. `name`: of all rows.
+
+        Raises:
+            UnclearError: where the rows may be of one run.
+        """
+        every = [dict(said) for said in self._spans]
+        keys = dict.fromkeys(key for said in every for key in said)
+        differ = [key for key in keys if len({said.get(key) for said in every}) > 1]
+        spans = [span for span in self._spans.values() if span is not None]
+        if differ and (
+            self.is_blank or len(spans) < len(every)
+            or max(first for first, _ in spans) > min(last for _, last in spans)
+            or any(key not in said for said in every for key in differ)
+        ):
+            one, other, key = next((every[0], said, key) for said in every[1:] for key in differ
+                                   if said.get(key) != every[0].get(key))  # fmt: skip
+            raise two_in_rows(name, key, one.get(key, "none"), other.get(key, "none"))
+        return differ
+
+
+def _rename(one: Collector, name: str, said: _Said, differ: Sequence[str]) -> None:
+    """Call a run by what tells it from the others."""
+    one.rename(f"{name} " + " ".join(f"{k}={v}" for k, v in said if k in differ))
+    one.counters.infer(f"run: no key names it; rows that differ in {', '.join(differ)} are of "
+                       "different runs")  # fmt: skip
 
 
 class RunsOfTable:
@@ -93,8 +125,8 @@ class RunsOfTable:
         self._columns = every if self.named is None else []
         self._fixed = [(i, c) for i, c in every if setting_of(c) not in MODELS]
         self._held: dict[tuple[str, str], str] = {}
-        self._said: dict[str, tuple[str, ...]] = {}
-        self._range: dict[str, tuple[int, int]] = {}
+        self._said: dict[str, _Said] = {}
+        self._apart = _Apart()
 
     def of(self, cells: Sequence[str], step: str | None) -> tuple[str, Collector | None]:
         """What tells the run of a row from others, and its collector; None beyond the most.
@@ -113,21 +145,20 @@ class RunsOfTable:
         for i, column in self._fixed:
             if cells[i] and self._held.setdefault((key, column), cells[i]) != cells[i]:
                 before = self._held[key, column]
-                raise _two_runs(self._path, clean_text(name), column, before, cells[i])
+                raise two_in_rows(clean_text(name), column.strip(), before, cells[i])
         named = self.named is not None
         return key, one_of(self.found, key, name, self._errors, self._settings, named=named)
 
     def _key(self, cells: Sequence[str], step: str) -> str:
-        said = tuple(
+        values = [
             steady(cells[i], step) if setting_of(c) in MODELS else cells[i].strip()
             for i, c in self._columns
-        )
-        key = "\0".join(said)
-        self._said.setdefault(key, said)
-        at = whole(step)
-        if at is not None:
-            first, last = self._range.get(key, (at, at))
-            self._range[key] = min(first, at), max(last, at)
+        ]
+        key = "\0".join(values)
+        if key not in self._said:
+            self._said[key] = tuple((c.strip(), value) for (_, c), value in
+                                    zip(self._columns, values, strict=True) if value)  # fmt: skip
+        self._apart.take(self._said[key], step)
         return key
 
     def settle(self) -> dict[str, Collector]:
@@ -136,27 +167,9 @@ class RunsOfTable:
         Raises:
             UnclearError: where the parts may be of one run.
         """
-        if len(self._said) < 2:
-            return self.found
-        differ = [j for j in range(len(self._columns))
-                  if len({said[j] for said in self._said.values()}) > 1]  # fmt: skip
-        first, other = list(self._said.values())[:2]
-        at = next(j for j in differ if first[j] != other[j])
-        blank = any(not said[j] for said in self._said.values() for j in differ)
-        begins = [first for first, _ in self._range.values()]
-        ends = [last for _, last in self._range.values()]
-        if blank or (begins and max(begins) > min(ends)):
-            raise _two_runs(
-                self._path, self._name, self._columns[at][1], first[at] or "none",
-                other[at] or "none",
-            )
-        listed = ", ".join(self._columns[j][1].strip() for j in differ)
-        told = f"run: no column names it; rows that differ in {listed} are of different runs"
-        for one in self.found.values():
-            one.counters.infer(told)
-        for key, one in ((k, c) for k, c in self.found.items() if k in self._said):
-            words = " ".join(f"{self._columns[j][1].strip()}={self._said[key][j]}" for j in differ)
-            one.rename(f"{self._name} {words}")
+        if differ := self._apart.differing(self._name):
+            for key, one in ((k, c) for k, c in self.found.items() if k in self._said):
+                _rename(one, self._name, self._said[key], differ)
         return self.found
 
 
@@ -166,16 +179,15 @@ class UnnamedRows:
     def __init__(self, first: Collector, path: Path) -> None:
         self._first, self._path = first, path
         self._runs: dict[_Said, Collector] = {}
-        self._steps: dict[_Said, tuple[int, int]] = {}
+        self._apart = _Apart()
         self._configs: dict[_Said, dict[str, tuple[int, dict[str, object]]]] = {}
         self._head: dict[str, str] = {}
         self._told: dict[tuple[str, ...], tuple[_Said, dict[str, object]]] = {}  # of like rows
-        self._blank = False  # a row that says nothing of the kind
 
     def of(self, row: Mapping[str, object], step: object) -> Collector:
         """The collector of the run whose settings a row repeats."""
         if IN_ROWS.isdisjoint(row) and "config" not in row:  # nearly every row of a million
-            self._blank = True
+            self._apart.is_blank = True
             return self._first
         config = repr(row.get("config"))
         likeness = config, *(f"{key}={row[key]}" for key in sorted(IN_ROWS & row.keys()))
@@ -191,20 +203,17 @@ class UnnamedRows:
                 self._refuse_two(key, self._head[key], plain[key])
             return self._first
         if not said:
-            self._blank = True
+            self._apart.is_blank = True
             return self._first
         if said not in self._runs and len(self._runs) < MAX_RUNS:
             own = Collector(self._first.name, self._first.errors, self._first.settings)
             self._runs[said] = own if self._runs else self._first
-        at = whole(step)
-        if at is not None:
-            low, high = self._steps.get(said, (at, at))
-            self._steps[said] = min(low, at), max(high, at)
-            if "config" in row:
-                configs = self._configs.setdefault(said, {})
-                if config in configs or len(configs) < _MAX_CONFIGS:
-                    begins = min(configs.get(config, (at, found))[0], at)
-                    configs[config] = begins, found
+        self._apart.take(said, step)
+        if "config" in row and (at := whole(step)) is not None:
+            configs = self._configs.setdefault(said, {})
+            if config in configs or len(configs) < _MAX_CONFIGS:
+                begins = min(configs.get(config, (at, found))[0], at)
+                configs[config] = begins, found
         return self._runs.get(said, self._first)
 
     def _read(self, row: Mapping[str, object]) -> tuple[_Said, dict[str, object]]:
@@ -227,28 +236,10 @@ class UnnamedRows:
             UnclearError: where the rows may be of one run.
         """
         self._refuse_side_by_side()
-        if len(self._runs) < 2:
+        if not (differ := self._apart.differing(name := self._first.name)):
             return []
-        all_said = [dict(said) for said in self._runs]
-        keys = list(dict.fromkeys(key for said in all_said for key in said))
-        differ = [key for key in keys if len({said.get(key) for said in all_said}) > 1]
-        first = next(iter(all_said))
-        other, key = next(
-            (said, key) for said in all_said[1:] for key in differ
-            if said.get(key) != first.get(key)
-        )  # fmt: skip
-        ends = list(self._steps.values())
-        after = len(ends) < len(self._runs) or max(a for a, _ in ends) > min(b for _, b in ends)
-        blank = self._blank or any(key not in said for said in all_said for key in differ)
-        if blank or after:
-            self._refuse_two(key, first.get(key, "none"), other.get(key, "none"))
-        name = self._first.name
         for said, collector in self._runs.items():
-            collector.rename(f"{name} " + " ".join(f"{k}={v}" for k, v in said if k in differ))
-            collector.counters.infer(
-                f"run: no key names it; rows that differ in {', '.join(differ)} are of different "
-                "runs"
-            )
+            _rename(collector, name, said, differ)
             seeds = all(one.endswith("seed") for one in differ)
             collector.configure_beside(self._path, alone=seeds)
             collector.configure({k: v for k, v in said if k in differ})  # the rows' own

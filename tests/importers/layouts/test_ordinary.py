@@ -11,7 +11,7 @@ import pytest
 from isocompute.errors import InputError
 from isocompute.sources import load_curves
 from isocompute.store.arms import with_where
-from layout_helpers import AT, lines, load, refused, score, write
+from layout_helpers import AT, drawn, lines, load, refused, score, write
 
 GRID = [(n, seed) for n in (4, 8, 16) for seed in (1, 2)]
 ACC = ["val/accuracy=avg"]
@@ -194,3 +194,13 @@ def test_a_split_is_named_by_a_word_and_not_by_a_part_of_one(tmp_path: Path, key
     sets = ["pattern=n{rollouts_per_problem}", "problems_per_batch=6"]
     found = load(tmp_path, [f"{key}=avg"], sets)
     assert [c.score_K.tolist() for c in found] == [[score(s, n) for s in AT] for n in (4, 8)]
+
+
+@pytest.mark.parametrize("key", ["training_step", "train_step", "update", "global_step/max_steps"])
+def test_json_lines_and_documents_know_the_same_steps(tmp_path: Path, key: str) -> None:
+    rows = [{key: s if "/" not in key else f"{s}/50", "val/accuracy": score(s, 8)} for s in AT]
+    lines(tmp_path / "a" / "n8.jsonl", rows)
+    write(tmp_path / "b" / "n8.json", json.dumps({"config": {"lr": 1e-6}, "history": rows}))
+    for folder in "ab" if "/" not in key else "a":
+        found = load(tmp_path / folder, ACC, ["rollouts_per_problem=8", "problems_per_batch=6"])
+        assert drawn(found) == {(6, 8, None): [48.0 * s for s in AT]}

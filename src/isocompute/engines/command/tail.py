@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from isocompute.importers.formats.jsonl import STEPS
+from isocompute.importers.values.series import STEPS
 
 _END = 1 << 16  # bytes of a log that are looked at: dozens of rows; a longer row tells nothing
 

@@ -39,7 +39,7 @@ from isocompute.importers.values.imported import (
     UnclearError,
 )
 from isocompute.importers.values.reading import MAX_LINE_BYTES, flatten, number, parse_json, whole
-from isocompute.importers.values.series import STEPS, points_of
+from isocompute.importers.values.series import STEPS, points_of, step_of
 from isocompute.importers.words.called import is_called
 from isocompute.importers.words.configuration import configuration, facts_of
 from isocompute.importers.words.names import number_in
@@ -222,7 +222,7 @@ def read_results(
     collector = Collector(first.place.run, Errors(str(first.file)), settings)
     doubtful = next((one for one in ordered if one.place.doubt), None)
     if doubtful is not None and settings.step is None:
-        key = next(key for key in STEPS if key in doubtful.content)
+        key = step_of(doubtful.content)
         raise UnclearError(
             f"{first.place.home}: a result must be of one step, but {doubtful.place.doubt}; add "
             f"--set step={key}, or correct the names."

@@ -28,7 +28,7 @@ from isocompute.importers.formats.jsonl import RunsOfRows, take_row, without_ste
 from isocompute.importers.runs.collect import Collector
 from isocompute.importers.values.imported import Errors, ImportedRun
 from isocompute.importers.values.reading import clean_text, in_time, parse_json
-from isocompute.importers.values.series import SETTINGS, STEPS, points_of, settings_of
+from isocompute.importers.values.series import SETTINGS, points_of, settings_of, step_of
 from isocompute.importers.words.fresh import OF_STATE
 from isocompute.importers.words.names import written_in
 from isocompute.importers.words.paths import folder_name, run_name
@@ -117,7 +117,7 @@ def take_document(
 def _is_run(one: object) -> bool:
     """Whether a value holds series, and is no row of one."""
     return (
-        isinstance(one, dict) and not any(key in one for key in STEPS)
+        isinstance(one, dict) and not step_of(one)
         and next(islice(points_of(one), 1), None) is not None
     )
 
@@ -126,14 +126,14 @@ def _is_listed(name: object, rows: object) -> bool:
     """Whether a list of rows stands under a name that says its n: a run, and no set or split."""
     return (
         isinstance(rows, list) and written_in(str(name), "rollouts_per_problem") is not None
-        and all(isinstance(row, dict) and any(key in row for key in STEPS) for row in rows)
+        and all(isinstance(row, dict) and step_of(row) for row in rows)
     )  # fmt: skip
 
 
 def _has_settings(one: object) -> bool:
     """Whether a value holds settings, and is no row; a run that failed at once has no series."""
     return (
-        isinstance(one, dict) and not any(key in one for key in STEPS)
+        isinstance(one, dict) and not step_of(one)
         and any(isinstance(one.get(key), dict) for key in SETTINGS)
     )  # fmt: skip
 

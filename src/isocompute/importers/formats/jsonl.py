@@ -28,18 +28,12 @@ from isocompute.importers.values.reading import (
     unfolded,
     whole,
 )
-from isocompute.importers.values.series import SETTINGS
+from isocompute.importers.values.series import OF_MAX, SETTINGS, STEPS, step_of
 from isocompute.importers.words.called import may_be_setting
 from isocompute.importers.words.configuration import settings_in_row
 from isocompute.importers.words.paths import run_name
 from isocompute.importers.words.settings import Settings
 from isocompute.importers.words.splits import OF_SPLIT, SPLITS
-from isocompute.importers.words.vocabulary import OF_MAX
-
-STEPS = ("step", "global_step", OF_MAX, "_step", "iteration", "iter", "update", "train_step",
-          "training_iteration")  # Ray Tune 2: result.json
-
-_STEP_KEYS = frozenset(STEPS)
 
 # keys of a row that name its run: pandas, MLflow, Comet
 _RUN = ("run", "run_name", "run_id", "run_uuid", "experimentKey", "experiment_key")
@@ -260,14 +254,14 @@ def take_row(
 ) -> str:
     """Take one row; the format that it is of, or "" if of none."""
     named = runs.first.settings.step
-    if _STEP_KEYS.isdisjoint(row) if named is None else named not in row:
+    if (named or step_of(row)) not in row:
         row = runs.placed(row, path)
-    if runs.first.counters.evaluated and not _STEP_KEYS.isdisjoint(row):
+    if runs.first.counters.evaluated and step_of(row):
         named = None  # of the scores alone; the row has a step of its own
-    if _STEP_KEYS.isdisjoint(row) and named not in row:
+    if not step_of(row) and named not in row:
         row = _lifted(row, named)
         named = None if named is None else _SEPARATOR.split(named)[-1]
-    key = named or ("step" if "step" in row else next((k for k in STEPS if k in row), "step"))
+    key = named or step_of(row) or "step"
     if "_step" in row and (key == "step" or key not in row):
         key = "_step"  # of W&B; what the run logs beside it is held against it
     collector = runs.of(row, row.get(key))

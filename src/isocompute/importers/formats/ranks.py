@@ -17,7 +17,7 @@ from isocompute.importers.runs.collect import Collector
 from isocompute.importers.runs.siblings import RANK
 from isocompute.importers.values.imported import Errors, ImportedRun, UnclearError
 from isocompute.importers.values.reading import number, whole
-from isocompute.importers.values.series import STEPS
+from isocompute.importers.values.series import step_of
 from isocompute.importers.words.called import may_be_setting
 from isocompute.importers.words.configuration import IN_ROWS
 from isocompute.importers.words.settings import Settings
@@ -97,7 +97,7 @@ def _rows(
     said: dict[str, object] = {}
     for _, row in iter_objects(file, errors):
         said |= {k: v for k, v in row.items() if k in RUN_KEYS or k in IN_ROWS or may_be_setting(k)}
-        key = settings.step or next((key for key in STEPS if key in row), "")
+        key = settings.step or step_of(row)
         if (step := whole(row.get(key))) is not None:
             found.setdefault(step, {}).update(
                 (k, v) for k, value in row.items() if (v := number(value)) is not None and k != key

@@ -19,6 +19,7 @@ from isocompute.importers.runs.collect import MAX_RUNS, Collector
 from isocompute.importers.values.cells import Rows
 from isocompute.importers.values.imported import Errors, UnclearError
 from isocompute.importers.values.reading import clean_text, number, whole
+from isocompute.importers.values.series import STEPS
 from isocompute.importers.words.called import may_be_setting
 from isocompute.importers.words.configuration import IN_ROWS, MODELS, facts_of, settings_in_row
 from isocompute.importers.words.paths import run_name
@@ -28,7 +29,7 @@ from isocompute.importers.words.vocabulary import STEP_KEYS
 _SETTING = re.compile(r"^(?:run|config)\.(?:hparams\.)?")  # Aim 3.29, sdk/sequences/metric.py
 _Said = tuple[tuple[str, str], ...]
 _MAX_CONFIGS = 100  # of one run, where a part of its configuration changes
-STEP_COLUMNS = ("step", "_step", "global_step", "iteration", "update", "steps", *STEP_KEYS)
+STEP_COLUMNS = (*STEPS, "steps", *STEP_KEYS)
 _RUN = ("run", "run_name", "experiment", "trial", "name", "run.name")
 _ID = ("run_id", "run_uuid", "run.hash", "run id", "wandb_id")  # tells runs of one name apart
 _OWN = "id"  # W&B's, where it is none that counts rows

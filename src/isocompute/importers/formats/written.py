@@ -45,7 +45,7 @@ from isocompute.importers.values.reading import (
     parse_python,
     whole,
 )
-from isocompute.importers.values.series import STEPS
+from isocompute.importers.values.series import step_of
 from isocompute.importers.words.configuration import configuration
 from isocompute.importers.words.meanings import tell_of_training
 from isocompute.importers.words.names import pattern_in_columns
@@ -119,14 +119,14 @@ def read_prefixed(path: Path, settings: Settings) -> list[ImportedRun]:
         rows, settings, counted = _told(path, settings)
     if len({one.process for one in rows}) > max(len(rows) / _LEAST, 1):  # of each line a number
         rows = [one._replace(process="") for one in rows]
-    if len(rows) < _LEAST or not any(key in one.row for one in rows for key in STEPS):
+    if len(rows) < _LEAST or not any(step_of(one.row) for one in rows):
         return []
     if (cells := cells_of(path)) is None:
         said: dict[str, object] = {}
         for _, text in _lines(path):
             said |= settings_in(text)
         return _runs(path, settings, rows, said, run_name(path), counted)
-    step = next(key for one in rows for key in STEPS if key in one.row)
+    step = next(key for one in rows if (key := step_of(one.row)))
     at = [(one.line, v) for one in rows if (v := whole(one.row.get(step))) is not None]
     found, began = list[ImportedRun](), 0
     resumes = any(RESUMES.search(cell.code) for cell in cells)
@@ -174,7 +174,7 @@ def _goes_back(rows: Sequence[_Row], *, resumes: bool) -> bool:
     """Whether rows of one kind go back to their last, or to the first where a job `resumes`."""
     last, first = dict[str, int](), dict[str, int]()
     for one in rows:
-        step = next((v for key in STEPS if (v := whole(one.row.get(key))) is not None), None)
+        step = whole(one.row.get(step_of(one.row)))
         kind = repr((one.row.get("event"), *one.row))
         if step is not None and step <= (first if resumes else last).get(kind, -1):
             return True
@@ -200,7 +200,7 @@ def _rows(path: Path) -> list[_Row]:
     for number, text in _lines(path):
         match = _LINE.fullmatch(text) if text.rstrip().endswith("}") else None
         if match is None and (said := _STEP.search(text)):
-            rows[first:] = [one if said[1] != at or any(key in one.row for key in STEPS)
+            rows[first:] = [one if said[1] != at or step_of(one.row)
                             else one._replace(row={"step": int(at), **one.row})
                             for one in rows[first:]]  # fmt: skip
             first, at = len(rows), said[1]
@@ -211,7 +211,7 @@ def _rows(path: Path) -> list[_Row]:
             value = parse_python(match["row"])
         if not isinstance(value, dict) or not value:
             continue
-        if (of := _STEP.search(match["before"])) and not any(key in value for key in STEPS):
+        if (of := _STEP.search(match["before"])) and not step_of(value):
             value = {"step": int(of[1]), **value}
         process = _PROCESS.search(match["before"])
         own = next((v for key in RUN_KEYS if isinstance(v := value.get(key), str)), "")

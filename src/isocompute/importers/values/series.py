@@ -13,15 +13,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from isocompute.importers.values.reading import flatten, unwrapped
 
 SETTINGS = ("config", "cfg", "params", "parameters", "hyperparameters", "hyperparams", "hparams",
             "settings", "args", "hp")  # fmt: skip
-STEPS = ("step", "_step", "global_step", "update", "iteration", "iter", "training_step",
-         "train_step")  # fmt: skip
+OF_MAX = "global_step/max_steps"  # ms-swift 4.4: "5/100", of all that are planned
+# What rows call their step, the most telling first; the last is Ray Tune 2's.
+STEPS = ("step", "_step", "global_step", OF_MAX, "iteration", "iter", "update", "training_step",
+         "train_step", "training_iteration")  # fmt: skip
 # Lists of rows whose keys say all; the name of any other says what its rows are of.
 _ROWS = ("history", "log_history", "data", "rows", "logs", "log", "metrics", "records", "points")
 _GROUPS = ("Args.", "General.")  # sections of ClearML's hyperparameters
@@ -36,6 +38,16 @@ class Point(NamedTuple):
     step: object
     values: dict[str, object]
     calls: bool
+
+
+def step_of(row: Collection[object]) -> str:
+    """The key of a row that says its step; "" where none does.
+
+    >>> step_of({"epoch": 1, "update": 8}), step_of({"step": 8, "_step": 3}), step_of({"acc": 0.5})
+    ('update', '_step', '')
+    """
+    key = next((key for key in STEPS if key in row), "")
+    return "_step" if key == "step" and "_step" in row else key  # W&B's, held against its own
 
 
 def settings_of(document: Mapping[str, object]) -> dict[str, object]:
@@ -84,11 +96,8 @@ def points_of(document: object, name: str = "", depth: int = 0) -> Iterator[Poin
         for row in document:
             if not isinstance(row, dict):
                 continue
-            step = next((key for key in STEPS if key in row), None)
-            if step is None:
+            if not (step := step_of(row)):
                 continue
-            if step == "step" and "_step" in row and "value" not in row:
-                step = "_step"  # of W&B; what the run logs beside it is held against it
             if "value" in row:
                 yield Point(row[step], {name.rpartition("\0")[2]: row["value"]}, False)
             else:

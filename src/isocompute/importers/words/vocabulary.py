@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from isocompute.importers.values.imported import Metric
+from isocompute.importers.values.series import OF_MAX
 from isocompute.importers.words.settings import Column
 
 _K = r"(?P<k>[1-9][0-9]{0,5})"
@@ -285,7 +286,6 @@ def counts_updates(key: str) -> bool:
     return _UPDATES.search(key) is not None and _NO_UPDATES.search(key) is None
 
 
-OF_MAX = "global_step/max_steps"  # ms-swift 4.4: "5/100", of all that are planned
 TRACKER_STEPS = ("step", "_step", "Step")  # names under which a tracker's own step goes
 # What counts updates beside a tracker's own step, the most telling first. OpenRLHF 0.11.0,
 # utils/logging_utils.py; open-instruct 0.3.0, grpo_fast.py (its global_step counts rollouts); slime

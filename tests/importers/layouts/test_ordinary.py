@@ -204,3 +204,15 @@ def test_json_lines_and_documents_know_the_same_steps(tmp_path: Path, key: str) 
     for folder in "ab" if "/" not in key else "a":
         found = load(tmp_path / folder, ACC, ["rollouts_per_problem=8", "problems_per_batch=6"])
         assert drawn(found) == {(6, 8, None): [48.0 * s for s in AT]}
+
+
+@pytest.mark.parametrize("key", ["experimentKey", "run_id", "wandb_id"])
+def test_runs_of_one_name_are_told_apart_by_what_trackers_add(tmp_path: Path, key: str) -> None:
+    rows = [{"run": "grpo", key: f"id{i}", "step": s, "validation/accuracy": score(s, 8, i / 700)}
+            for i in (1, 2) for s in AT]  # fmt: skip
+    lines(tmp_path / "a" / "log.jsonl", rows)
+    write(tmp_path / "b" / "log.csv", "\n".join(
+        [",".join(rows[0]), *(",".join(map(str, row.values())) for row in rows)]) + "\n")
+    for folder in "ab":
+        found = load(tmp_path / folder, (), ["problems_per_batch=6", "rollouts_per_problem=8"])
+        assert [c.score_K[0] for c in found] == [score(0, 8, i / 700) for i in (1, 2)]

@@ -28,14 +28,13 @@ from isocompute.importers.formats.jsonl import RunsOfRows, take_row, without_ste
 from isocompute.importers.runs.collect import Collector
 from isocompute.importers.values.imported import Errors, ImportedRun
 from isocompute.importers.values.reading import clean_text, in_time, parse_json
-from isocompute.importers.values.series import SETTINGS, points_of, settings_of, step_of
+from isocompute.importers.values.series import IDS, SETTINGS, points_of, settings_of, step_of
 from isocompute.importers.words.fresh import OF_STATE
 from isocompute.importers.words.names import written_in
 from isocompute.importers.words.paths import folder_name, run_name
 from isocompute.importers.words.settings import Settings
 
 _NAMES = ("name", "run_name", "display_name", "run")
-_IDS = ("id", "run_id", "run_uuid")  # where nothing else names a run
 _LISTS = ("runs", "experiments")
 _DIGITS = 0.005  # of an epoch: releases before 4.45 round it
 MAX_BYTES = 256 << 20  # 1e5 logged steps have some 100 MB
@@ -53,7 +52,7 @@ def runs_in(document: object) -> list[tuple[str, dict[str, Any]]]:
     if isinstance(document, list):
         if not all(map(_may_be_run, document)) or not any(map(_is_run, document)):
             return []
-        keys = (*_NAMES, *_IDS)
+        keys = (*_NAMES, "id", *IDS)  # where nothing else names a run
         return [(_name(one, keys) or f"run {i}", one) for i, one in enumerate(document, start=1)]
     if not isinstance(document, dict):
         return []

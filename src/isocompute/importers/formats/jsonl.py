@@ -28,17 +28,15 @@ from isocompute.importers.values.reading import (
     unfolded,
     whole,
 )
-from isocompute.importers.values.series import OF_MAX, SETTINGS, STEPS, step_of
+from isocompute.importers.values.series import IDS, OF_MAX, SETTINGS, STEPS, step_of
 from isocompute.importers.words.called import may_be_setting
 from isocompute.importers.words.configuration import settings_in_row
 from isocompute.importers.words.paths import run_name
 from isocompute.importers.words.settings import Settings
 from isocompute.importers.words.splits import OF_SPLIT, SPLITS
 
-# keys of a row that name its run: pandas, MLflow, Comet
-_RUN = ("run", "run_name", "run_id", "run_uuid", "experimentKey", "experiment_key")
+_RUN = ("run", "run_name", *IDS)
 RUN_KEYS = frozenset(_RUN)
-_ID = ("run_id", "run_uuid", "experimentKey", "experiment_key", "wandb_id")  # of runs of one name
 _SEPARATOR = re.compile("[./]")
 _FEW = 2  # counts: as many go up by chance
 _KEYS = 8  # of a row without a step
@@ -105,7 +103,7 @@ class RunsOfRows:
         name = row.get(self._key)
         if not isinstance(name, str):
             return self.first
-        own = next((value for k in _ID if isinstance(value := row.get(k), str)), name)
+        own = next((value for k in IDS if isinstance(value := row.get(k), str)), name)
         if own not in self._known:
             if len(self._known) >= MAX_RUNS:
                 raise InputError(

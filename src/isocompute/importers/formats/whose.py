@@ -19,7 +19,7 @@ from isocompute.importers.runs.collect import MAX_RUNS, Collector
 from isocompute.importers.values.cells import Rows
 from isocompute.importers.values.imported import Errors, UnclearError
 from isocompute.importers.values.reading import clean_text, number, whole
-from isocompute.importers.values.series import STEPS
+from isocompute.importers.values.series import IDS, STEPS
 from isocompute.importers.words.called import may_be_setting
 from isocompute.importers.words.configuration import IN_ROWS, MODELS, facts_of, settings_in_row
 from isocompute.importers.words.paths import run_name
@@ -31,7 +31,7 @@ _Said = tuple[tuple[str, str], ...]
 _MAX_CONFIGS = 100  # of one run, where a part of its configuration changes
 STEP_COLUMNS = (*STEPS, "steps", *STEP_KEYS)
 _RUN = ("run", "run_name", "experiment", "trial", "name", "run.name")
-_ID = ("run_id", "run_uuid", "run.hash", "run id", "wandb_id")  # tells runs of one name apart
+_ID = (*map(str.lower, IDS), "run.hash", "run id")  # tells runs of one name apart
 _OWN = "id"  # W&B's, where it is none that counts rows
 
 

@@ -299,8 +299,8 @@ def refuse_two_sweeps(runs: Iterable[Named], cure: str = "") -> None:
         }  # fmt: skip
         a, b = sorted(twice[0], key=lambda name: (  # of two as large, that without a word more
             -count[name], -sum(fnmatch(one, name) for one in every)))  # fmt: skip
-        own, others = (leaving(left, every - left, f"{sign}{a}")
-                        for left, sign in ((names[a], ""), (every - names[a], "!")))  # fmt: skip
+        rest = every - names[a]
+        own, others = leaving(names[a], rest, a, f"!{b}"), leaving(rest, names[a], f"!{a}", b)
         raise InputError(
             f"{_ONE_SWEEP} but {a!r} ({count[a]} runs) and {b!r} ({count[b]}) have the same ones; "
             + (cure or f"choose with {shown(own)}, or all others with {shown(others)}, or keep "

@@ -24,6 +24,8 @@ OF_MAX = "global_step/max_steps"  # ms-swift 4.4: "5/100", of all that are plann
 # What rows call their step, the most telling first; the last is Ray Tune 2's.
 STEPS = ("step", "_step", "global_step", OF_MAX, "iteration", "iter", "update", "training_step",
          "train_step", "training_iteration")  # fmt: skip
+# And their run, where runs may share a name: pandas, MLflow, Comet, W&B.
+IDS = ("run_id", "run_uuid", "experimentKey", "experiment_key", "wandb_id")
 # Lists of rows whose keys say all; the name of any other says what its rows are of.
 _ROWS = ("history", "log_history", "data", "rows", "logs", "log", "metrics", "records", "points")
 _GROUPS = ("Args.", "General.")  # sections of ClearML's hyperparameters

@@ -240,7 +240,7 @@ def test_a_column_that_tells_repeated_rows_apart_is_named(tmp_path: Path) -> Non
     named = load_settings([], [*MAPS, "whatever=run"])
     said.clear()
     assert len(load_tidy(path, settings=named, say=said.append)) == 4
-    assert not said
+    assert [line.partition("differ in ")[2][:11] for line in said] == ["size (1, 2)"]
 
 
 def test_a_map_is_pairs_or_a_file_or_both(tmp_path: Path) -> None:

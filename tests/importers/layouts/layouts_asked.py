@@ -37,11 +37,8 @@ SECOND: dict[str, tuple[str, Ask]] = {
     "nemo_rl_history": (r"counts calls of log .* --set step=_step", asking(step="_step")),
     "skyrl_chart_csv": (r"must be known, .*--set pattern=", named("tbs{b}-nspp{n}-s{seed}")),
     "open_instruct_metrics": (
-        r"its rows have training_step, .*--set step=training_step",
-        asking(
-            step="training_step",
-            columns={"eval/objective/verifiable_correct_rate": "avg@1"},
-        ),
+        r"name the score .--map eval/objective/verifiable_correct_rate=avg",
+        asking(columns={"eval/objective/verifiable_correct_rate": "avg@1"}),
     ),
     "unsloth_checkpoints": (
         r"must be known, .*pattern='bp\{problems_per_batch\}_gen\{rollouts_per_problem\}_seed",

@@ -19,7 +19,7 @@ import numpy as np
 from isocompute.importers.formats.printed import AnotherRunError
 from isocompute.importers.values.imported import UnclearError
 from isocompute.importers.values.reading import number, parse_python
-from isocompute.importers.words.vocabulary import OF_MAX
+from isocompute.importers.values.series import OF_MAX
 
 _BAR = re.compile(
     r"(?:^|\r)(?:Train:)?\s*[0-9]{1,3}%\|[^|\r]{0,200}\|\s*([0-9]{1,12})/([0-9]{1,12}) \["

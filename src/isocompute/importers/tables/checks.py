@@ -19,6 +19,8 @@ from isocompute.importers.runs.meant import choose
 from isocompute.importers.tables.table import FloatArray
 from isocompute.importers.values.imported import DESIGN
 from isocompute.importers.words.called import several_problems
+from isocompute.importers.words.configuration import MODELS
+from isocompute.importers.words.plain_words import plain_name
 from isocompute.recipe import RECORDED
 
 # Lengths that fall by more than this after the first evaluation, in every run, are no lengths: a
@@ -155,9 +157,10 @@ def check_recorded(
             this, then = (texts[name][int(value[i])].strip() if name in texts else f"{value[i]:.3g}"
                           for i in (k, k + 1))  # fmt: skip
             word = f"{name}={this}"
+            apart = f" (--map {shlex.quote(f'{name}=run')} if it does)" if name in texts else ""
             raise InputError(
                 f"{path}: rows of one run must share their {name}, but at {x[k]:,.0f} rollouts it "
-                f"is {this} and {then}; add a column run that tells them apart, or "
+                f"is {this} and {then}; add a column run that tells them apart{apart}, or "
                 f"choose one with --where {shlex.quote(word)}.",
                 options=("--where", word), condition=f"{name} {this} is your sweep's",
             )
@@ -186,12 +189,16 @@ def check_one_recipe(curves: Sequence[Curve], path: Path | str, asked: Collectio
                 if (value := c.recorded.get(word)) is not None]  # fmt: skip
         if word in texts and _is_no_recipe(word, said):
             continue
-        if found := parted(((c.configuration, c.metric, c.problem_set, c.split, c.arm), value)
-                           for value, c in said):  # fmt: skip
+        of_all = plain_name(word) in MODELS
+        whose = [("", "", "", "", "") if of_all else (
+            f"those of {c.configuration} ", c.metric, c.problem_set, c.split, c.arm)
+            for _, c in said]  # fmt: skip
+        if found := parted(zip(whose, (value for value, _ in said), strict=True)):
             (at, *_), values = found
             raise choose(
-                f"{path}: runs must share their {word.replace('_', ' ')} to be averaged, but "
-                f"those of {at} have {', '.join(value or 'none' for value in values)}",
+                f"{path}: runs must share their {word.replace('_', ' ')} to be "
+                f"{'compared or ' * of_all}averaged, but {at}have "
+                f"{', '.join(value or 'none' for value in values)}",
                 word, next(filter(None, values)),
             )  # fmt: skip
 
@@ -266,31 +273,3 @@ def check_counted(
         f"{path}: B_p or B_p * n must be what column {column} counts in a step, but they are "
         f"{b:g} and {b * k:g} where it counts {count:g}; {cure}."
     )
-
-
-def check_one_model(
-    column: str, codes: NDArray[np.int64], names: Sequence[str], at: FloatArray | None, path: Path,
-    has_runs: bool,
-) -> None:
-    """Rows of several models are of several sweeps; a name at one budget alone is a checkpoint's.
-
-    Args:
-        column: that names the model.
-        codes, names: its texts: (rows,) numbers into `names`.
-        at: rollouts or steps, (rows,); None where the table has neither.
-        path: of the table, for the message.
-        has_runs: whether another column names the runs.
-
-    Raises:
-        InputError: lists the models, with the words that choose one.
-    """
-    if at is None:
-        return
-    found = [name.strip() for i, name in enumerate(names)
-             if name.strip() and len(np.unique(at[codes == i])) > 1]  # fmt: skip
-    if len(found) > 1:
-        apart = f" as runs of their own with --map {shlex.quote(f'{column}=run')}"
-        raise choose(
-            f"{path}: runs must share their model to be compared or averaged, but column {column} "
-            f"has {', '.join(sorted(found)[:8])}", column, min(found), "" if has_runs else apart,
-        )  # fmt: skip

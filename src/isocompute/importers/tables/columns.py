@@ -27,7 +27,7 @@ from isocompute.importers.words.asking import (
     trial_of,
 )
 from isocompute.importers.words.called import LOG2, YOURS, by_maps, holds, mapping, maps_of
-from isocompute.importers.words.configuration import configuration, facts_of
+from isocompute.importers.words.configuration import MODELS, configuration, facts_of
 from isocompute.importers.words.names import pattern_in_columns, pattern_in_path
 from isocompute.importers.words.plain_words import RESPONSES, plain_name, unit_of
 from isocompute.importers.words.settings import Settings
@@ -90,11 +90,12 @@ _OTHERWISE = re.compile(
 def makes_a_recipe(column: str) -> bool:
     """Whether a column says what repetitions share, and no other name of ours.
 
-    >>> [*map(makes_a_recipe, ("algo", "hparams/ppo_epochs", "Max. tokens", "host", "epochs"))]
-    [True, True, True, False, False]
+    >>> [*map(makes_a_recipe, ("algo", "hparams/ppo_epochs", "Max. tokens", "model", "epochs"))]
+    [True, True, True, True, False]
     """
     bare = _SECTION.sub("", plain_name(column.strip()))
-    return any(form.fullmatch(bare.replace(".", "")) for form in (_OTHERWISE, *_RECIPE.values()))
+    forms = (_OTHERWISE, *_RECIPE.values())
+    return bare in MODELS or any(form.fullmatch(bare.replace(".", "")) for form in forms)
 
 
 _SEEN = 1_000  # rows that tell what a column may be

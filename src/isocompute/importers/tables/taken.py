@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -39,12 +39,12 @@ from isocompute.importers.tables.wide import Texts, turned
 from isocompute.importers.values.headers import has_lines, head_of
 from isocompute.importers.values.imported import DESIGN
 from isocompute.importers.words.called import LOG2, counts_problems, counts_so_far
-from isocompute.importers.words.configuration import MODELS, configuration
+from isocompute.importers.words.configuration import configuration
 from isocompute.importers.words.plain_words import RESPONSES, plain_name
 from isocompute.importers.words.scale import TITLED, are_percent
 from isocompute.importers.words.settings import Settings
 from isocompute.importers.words.vocabulary import MEASURED_AT
-from isocompute.recipe import RECORDED
+from isocompute.recipe import RECORDED, SHARED
 from isocompute.store.arms import chosen, idle, matches, no_match
 
 if TYPE_CHECKING:
@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     Read = Callable[[Path, Naming], pa.Table]
 
 Say = Callable[[str], None]
+_BESIDE = (*RECORDED, *SHARED)  # what a table beside may say
 MEASURED = "measured_at"  # what a column that says it goes by
 
 
@@ -110,8 +111,7 @@ def _named(t: Taken, columns: list[str]) -> dict[str, str]:
     if not names:
         unsaid = [name for name in REQUIRED if getattr(t.settings, name, None) is None]
         raise not_there(t.path, unsaid, t.header, t.settings)
-    more = (c for c in columns if plain_name(c.strip()) in MODELS or counts_problems(c)
-            or counts_so_far(c))  # fmt: skip
+    more = (c for c in columns if counts_problems(c) or counts_so_far(c))
     names |= {c: c.strip() for c in more if c not in names}
     if "steps" in names.values() and t.settings.step is None:
         at = (c for c in columns if c not in names and MEASURED_AT.search(plain_name(c)))
@@ -139,7 +139,7 @@ def others_of(t: Taken, read: Read) -> pa.Table | None:
 
 
 def take_columns(t: Taken) -> None:
-    """Take numbers and texts of the rows; those of two models are refused."""
+    """Take numbers and texts of the rows."""
     there = set(t.rows.column_names)
     t.numbers = {name: numbers_of(t.rows, name, t.path) for name in NUMBERS if name in there}
     t.numbers |= {name: scores_of(t.rows, name, t.path, t.score_range)
@@ -147,10 +147,6 @@ def take_columns(t: Taken) -> None:
     cells.from_logarithms(t.numbers, t.goes_by, t.path)
     t.units = texts_of(t.rows, UNIT) if UNIT in there else None
     t.texts = {name: texts_of(t.rows, name) for name in TEXTS if name in there}
-    for name in t.rows.column_names:
-        if plain_name(name) in MODELS and name not in t.chosen:
-            at = next((t.numbers[key] for key in ("rollouts", "steps") if key in t.numbers), None)
-            checks.check_one_model(name, *texts_of(t.rows, name), at, t.path, "run" in there)
     t.recorded = recorded_columns(t.rows, t.path)
     for name in (name for name in t.otherwise if name not in t.chosen):
         codes, t.values[name] = texts_of(t.rows, name)
@@ -194,10 +190,13 @@ def _unsaid(there: Mapping[str, str], settings: Settings, path: Path) -> list[st
     return missing
 
 
-def of_recipe(curves: list[Curve], where: Mapping[str, str], path: Path) -> list[Curve]:
-    """The curves that a selection by words of the recipe leaves, whatever file says them."""
-    for word in where.keys() & {*RECORDED}:
-        said = [f"{c.recorded[word]:.6g}" if word in c.recorded else "" for c in curves]
+def of_recipe(
+    curves: list[Curve], where: Mapping[str, str], path: Path, columns: Collection[str]
+) -> list[Curve]:
+    """The curves that a selection by words of the recipe leaves that are no columns."""
+    for word in where.keys() & {*_BESIDE} - {*columns}:
+        values = [c.recorded.get(word, "") for c in curves]
+        said = [one if isinstance(one, str) else f"{one:.6g}" for one in values]
         if not any(said):
             raise _no_column(path, word)
         kept = [c for c, value in zip(curves, said, strict=True) if matches(value, where[word])]
@@ -218,7 +217,7 @@ def select(
     """The rows that a selection leaves."""
     for name, wanted in where.items():
         if name not in table.column_names:
-            if name in RECORDED:
+            if name in _BESIDE:
                 continue  # a table beside it may say that: see `of_recipe`
             raise _no_column(path, name)
         codes, texts = texts_of(table, name)

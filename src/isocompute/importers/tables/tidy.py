@@ -285,7 +285,7 @@ def _of_runs(t: Taken, curves: list[Curve]) -> list[Curve]:
     if (rate := t.settings.learning_rate) is not None:
         curves = [c.replace(recorded={"learning_rate": rate, **c.recorded}) for c in curves]
     curves = [c.replace(recorded={**_named_recipe(t.path, c.run), **c.recorded}) for c in curves]
-    curves = of_recipe(curves, t.where, t.path)
+    curves = of_recipe(curves, t.where, t.path, t.rows.column_names)
     checks.check_one_recipe(curves, t.path, t.chosen)
     if "run" not in t.chosen:
         of = [(c.metric, c.problem_set, f"{c.split} {c.arm}") for c in curves]

@@ -160,7 +160,7 @@ def test_a_column_that_is_not_read_and_differs_between_repetitions_is_told(
 ) -> None:
     file, said = table(tmp_path / "all.csv", column, values), list[str]()
     assert len(load(file, say=said.append)) == 6
-    lines_of = [line for line in said if "count as repetitions, but differ in" in line]
+    lines_of = [line for line in said if "taken for no recipe" in line]
     assert len(lines_of) == (told != "")
     if told:
         assert told in lines_of[0]

@@ -141,11 +141,12 @@ def check_configurations(curves: list[Curve], path: Path) -> None:
 
 def check_recorded(
     recorded: Mapping[str, FloatArray], x: FloatArray, path: Path,
-    texts: Mapping[str, Sequence[str]] = {},
+    texts: Mapping[str, Sequence[str]] = {}, *, has_runs: bool = False,
 ) -> None:
     """Rows of one run have one learning rate at a budget; `x`, its rollouts, ascends.
 
-    `texts`: values of further words, by their numbers in `recorded`.
+    `texts`: values of further words, by their numbers in `recorded`; `has_runs`: a column names
+    the runs.
 
     Raises:
         InputError: names the setting, its values, and how to tell the runs apart.
@@ -157,7 +158,8 @@ def check_recorded(
             this, then = (texts[name][int(value[i])].strip() if name in texts else f"{value[i]:.3g}"
                           for i in (k, k + 1))  # fmt: skip
             word = f"{name}={this}"
-            apart = f" (--map {shlex.quote(f'{name}=run')} if it does)" if name in texts else ""
+            apart = "" if has_runs or name not in texts else (
+                f" (--map {shlex.quote(f'{name}=run')} if it does)")  # fmt: skip
             raise InputError(
                 f"{path}: rows of one run must share their {name}, but at {x[k]:,.0f} rollouts it "
                 f"is {this} and {then}; add a column run that tells them apart{apart}, or "

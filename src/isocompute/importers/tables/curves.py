@@ -60,7 +60,7 @@ def group(
             if is_wide and not kept.any():
                 continue
             every = {name: v[rows][kept] for name, v in recorded.items()}
-            check_recorded(every, x[kept], path, named)
+            check_recorded(every, x[kept], path, named, has_runs="run" in texts)
             curves.append(_curve(numbers, text, column, rows, kept, n_missing=n_missing,
                                  recorded=_recorded(recorded, rows, named)))  # fmt: skip
     return curves, n_copies

@@ -271,7 +271,7 @@ def _tell_unread(t: Taken, read: Read, curves: list[Curve]) -> None:
                   for name, values in found.items()]  # fmt: skip
         name, value = next(iter(found)), next(filter(None, next(iter(found.values()))))
         t.say(f"{t.path}: runs of one B_p and n count as repetitions, but differ in "
-              f"{some_of(listed, 3)}, which was not read; if it makes another recipe, choose with "
+              f"{some_of(listed, 3)}, taken for no recipe; if it makes another one, choose with "
               f"--where {shlex.quote(f'{name}={value}')}")  # fmt: skip
 
 

@@ -283,7 +283,8 @@ def take_row(
             collector.configure({"max_steps": planned})
             row = {**row, key: done}
         row[key] = collector.counters.counted_on(row[key])
-        if (counts := "step" if calls else key) in row:
+        counts = "step" if calls else key
+        if counts in row and ("epoch" in row or collector.counters.has_epochs):
             row[counts] = collector.counters.in_epochs(row[counts], row)
         if not collector.n_rows:
             collector.configure(settings_in_row(row), number)

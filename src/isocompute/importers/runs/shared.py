@@ -277,7 +277,8 @@ def shared(a: ImportedRun, b: ImportedRun) -> Shared:
             if known:
                 y_K = np.array([others[s] for s in common])
                 pair = (x_K, y_K) if digits[1] == min(known) else (y_K, x_K)
-                chance = min(chance, _chance(*(one[:first] for one in pair), min(known)))
+                fine_K, coarse_K = (one[:first] for one in pair)
+                chance = min(chance, _chance(fine_K, coarse_K, min(known)))
             same += zip(common[:first], x_K[:first].tolist(), strict=True)
     same = [(at, v) for at, v in same if differ is None or at < differ]
     equal = {round(v, min(rounded, default=7)) for _, v in same}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -34,11 +35,16 @@ _WANTED = {n: ([0.0, *(32.0 * n * s for s in (25, 50, 75))], [0.29, *scores])
     "base", [{"run": "base"}, {"run": "before training", "bs": 32}, {"run": "x", "n": None}, {}],
 )
 @pytest.mark.parametrize("last", [False, True])
-def test_every_run_begins_with_it(tmp_path: Path, base: Row, last: bool) -> None:
+@pytest.mark.parametrize("form", ["lines", "list"])
+def test_every_run_begins_with_it(tmp_path: Path, base: Row, form: str, last: bool) -> None:
     rows, own = _rows(), {**base, **_BASE}
-    lines(tmp_path / "log.jsonl", [*rows, own] if last else [own, *rows])
+    every = [*rows, own] if last else [own, *rows]
+    if form == "lines":
+        lines(log := tmp_path / "log.jsonl", every)
+    else:
+        log = write(tmp_path / "log.json", json.dumps(every))
     told = list[str]()
-    assert _read(load(tmp_path / "log.jsonl", _MAPS, say=told.append)) == _WANTED
+    assert _read(load(log, _MAPS, say=told.append)) == _WANTED
     assert any("are the base model's" in line for line in told)
 
 

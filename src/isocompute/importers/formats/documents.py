@@ -26,7 +26,12 @@ from isocompute.importers.beside.elsewhere import is_answer
 from isocompute.importers.formats.dumps import Dump, finish_dumps
 from isocompute.importers.formats.jsonl import RunsOfRows, take_row, without_steps
 from isocompute.importers.runs.collect import MAX_RUNS, Collector
-from isocompute.importers.values.imported import Errors, ImportedRun, UnclearError
+from isocompute.importers.values.imported import (
+    Errors,
+    ImportedRun,
+    UnclearError,
+    provenance_of,
+)
 from isocompute.importers.values.reading import clean_text, in_time, parse_json
 from isocompute.importers.values.series import (
     RUNS,
@@ -256,7 +261,7 @@ def read_trainer_state(path: Path, settings: Settings) -> list[ImportedRun]:
     if history and not known and path.name != "trainer_state.json":
         raise without_steps(path, collector)
     finish_dumps(dumps, collector)
-    return [one.finish(path, "trainer-state") for one in runs.finish()]
+    return runs.finish(path, "trainer-state", provenance_of(path, "trainer-state"))
 
 
 def _no_course(state: Mapping[str, Any], path: Path) -> InputError:

@@ -16,9 +16,10 @@ from isocompute.importers.formats.dumps import (
     step_of_path,
 )
 from isocompute.importers.formats.whose import UnnamedRows
+from isocompute.importers.runs.begun import with_base
 from isocompute.importers.runs.collect import MAX_RUNS, Collector
 from isocompute.importers.runs.counting import Parts, parts_of
-from isocompute.importers.values.imported import Errors, ImportedRun, provenance_of
+from isocompute.importers.values.imported import Errors, ImportedRun, Provenance, provenance_of
 from isocompute.importers.values.reading import (
     MAX_LINE_BYTES,
     flatten,
@@ -132,12 +133,13 @@ class RunsOfRows:
         self.first.counters.infer(parts.told)
         return {**row, parts.step: at}
 
-    def finish(self) -> list[Collector]:
+    def finish(self, path: Path, source: str, provenance: Provenance) -> list[ImportedRun]:
         """Those that have rows, each with the configuration that the files beside it say."""
         for collector in self._known.values():
             collector.configure_beside(self._path, alone=len(self._known) == 1)
         first = [self.first] if self.first.n_rows or not self._known else []
-        return [*first, *self._unnamed.settle(), *self._known.values()]
+        every = [*first, *self._unnamed.settle(), *self._known.values()]
+        return with_base([one.finish(path, source, provenance) for one in every])
 
 
 def read_jsonl(paths: Sequence[Path], settings: Settings, name: str = "") -> list[ImportedRun]:
@@ -163,8 +165,7 @@ def read_jsonl(paths: Sequence[Path], settings: Settings, name: str = "") -> lis
     finish_dumps(dumps, collector)
     if errors.count:
         collector.note(errors.told())
-    provenance = provenance_of(first, source)
-    return [one.finish(first, source, provenance) for one in runs.finish()]
+    return runs.finish(first, source, provenance_of(first, source))
 
 
 def without_steps(path: Path, collector: Collector) -> InputError:

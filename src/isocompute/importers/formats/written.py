@@ -166,8 +166,7 @@ def _runs(
             names[process] = name
             row = {"run": name, **{k: v for k, v in row.items() if k not in RUN_KEYS}}
         take_row(row, line, runs, {}, path)
-    provenance = provenance_of(path, "text")
-    return [one.finish(path, "text", provenance) for one in runs.finish()]
+    return runs.finish(path, "text", provenance_of(path, "text"))
 
 
 def _goes_back(rows: Sequence[_Row], *, resumes: bool) -> bool:

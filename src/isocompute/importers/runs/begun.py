@@ -26,10 +26,13 @@ def with_base(runs: Sequence[ImportedRun]) -> list[ImportedRun]:
     bases = marked or [run for run in runs if _is_base(run)]
     if not bases:
         return list(runs)
-    begun, used = list[ImportedRun](), set[int]()
+    begun, used, are_bases = list[ImportedRun](), set[int](), {id(base) for base in bases}
     for run in runs:
-        if run in marked or any(s.step_K[0] == 0 for s in run.series if s.step_K.size):
-            begun += [run] if run in marked or run not in bases else []
+        if id(run) in are_bases:
+            begun += [run] if marked else []
+            continue
+        if any(s.step_K[0] == 0 for s in run.series if s.step_K.size):
+            begun.append(run)
             continue
         own = marked or [base for base in bases if _may_be_of(base, run)]
         one = _begun(run, own[0]) if len(own) == 1 else None

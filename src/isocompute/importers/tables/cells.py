@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import shlex
 from collections.abc import Collection, Mapping, Sequence
@@ -34,7 +35,7 @@ _UNIT = re.compile(
 )
 # A number of three digits as spreadsheets show it: 1.02E+06.
 _SHOWN = r"^\s*[0-9][.,][0-9]{2}[eE]\+[0-9]{1,3}\s*$"
-_SIGNS = r"[\x{b1}+\\(\[]"  # of a width behind a mean
+_SIGNS = r"[\x{b1}(\[]|\+\s?/?\s?[-\x{2212}\x{2013}]|\\pm"  # of a width behind a mean
 _OF_RUNS = ("run", "seed", "rollouts_per_problem", "problems_per_batch")
 _OF_EVALUATION = ("steps", "rollouts", "tokens", "problem_set", "metric", "split", "measured_at",
                   "problems_drawn")  # fmt: skip
@@ -234,11 +235,14 @@ def without_widths(table: pa.Table, scores: Collection[str], told: list[str]) ->
     said = list[str]()
     for i, name in enumerate(table.column_names):
         column = table.column(i)
-        if pa.types.is_dictionary(column.type):
+        if name in scores and pa.types.is_dictionary(column.type):
             column = column.cast(column.type.value_type)
-        if name not in scores or not pa.types.is_string(column.type) or not pc.any(
-            pc.match_substring_regex(column, _SIGNS)
-        ).as_py():
+        if name not in scores or not pa.types.is_string(column.type):
+            continue
+        with contextlib.suppress(pa.ArrowInvalid):  # the usual case, nothing but numbers
+            column.cast(pa.float64())
+            continue
+        if not pc.any(pc.match_substring_regex(column, _SIGNS)).as_py():
             continue
         cells = column.to_pylist()
         if means := means_of(cells):

@@ -34,9 +34,9 @@ ENOUGH_ROUNDED = 4
 _ROUNDED = range(2, 6)  # digits of such a record; more are float32's
 _COARSE = 2  # digits with which two seeds agree at any one step, if not at all of them
 # The chance that two seeds agree at every step as two records do, below which these are of one run;
-# and where both say one seed, of which a sweep has few twice. Of simulated seeds whose scores have
-# a noise of 0.006 or more, 1 of 10,000 is taken for another at 20 times that; at a hundredth, every
-# second copy of 20 evaluations counts twice.
+# and where both say one seed, of which a sweep has few twice. Simulated, with two digits: at ten
+# times that 1 in 1,000 pairs of seeds of four evaluations is taken for one (noise 0.006), here none
+# of 4,000; of copies of 20 evaluations half are found (97 of 100 at a noise of 0.012).
 BY_CHANCE, OF_ONE_SEED = 1e-5, 1e-3
 _ULP = 1e-9  # 42.3 / 100 is no 0.423 to the last bit
 _SERIES, _POINTS, _MIXER = 2, 16, 2_654_435_761  # where another record of a run is looked for

@@ -164,7 +164,7 @@ def study_cost(
         seconds = [run_seconds(study, spec, calibration, evaluations) for spec in runs]
         worker_s = sum(seconds)
         wall_s = max(worker_s / max(workers, 1), max(seconds))
-        gpus = [spec.gpus for spec in runs]
+        gpus = [spec.gpus or study.rates_by_batch.gpus for spec in runs]
         if all(gpus) and (study.rates_by_batch.known or known["gpu_hours"] is None):
             hours = sum(s * (n or 0) for s, n in zip(seconds, gpus, strict=True)) / 3600
             usd = study.rates.usd_per_gpu_hour

@@ -102,10 +102,11 @@ def study_lines(study: Study, cost: Cost, folder: str) -> list[str]:
         *indented(table(("B_p", "n", "steps", "rollouts each", "runs"), cells)),
         *wrapped(*grid_lines(study), indent=""),
         *_rates_tried(study),
-        *_elsewhere(study, cost),
-        *_ends(study),
-        f"Nothing was run. Without --dry-run, it trains into the folder {folder}.",
-    ]
+        *wrapped(
+            *_elsewhere(study, cost), *_ends(study),
+            f"Nothing was run. Without --dry-run, it trains into the folder {folder}.", indent="",
+        ),
+    ]  # fmt: skip
 
 
 def cost_line(study: Study, cost: Cost) -> str:
@@ -127,7 +128,8 @@ def cost_line(study: Study, cost: Cost) -> str:
 
 
 def grid_lines(study: Study) -> list[str]:
-    """Stand-ins that it trains, what it leaves out, and what it trains too briefly to count."""
+    """Stand-ins that it trains, what it leaves out, what it trains too briefly, and cautions."""
+    from isocompute.engines import cautions
     from isocompute.model.data import MIN_STEPS
 
     lines, out = list[str](), [str(c) for c in study.left_out]
@@ -151,7 +153,7 @@ def grid_lines(study: Study) -> list[str]:
             f"Fewer than {MIN_STEPS} steps: {', '.join(told[:_LISTED])}{more}. Such runs hardly "
             "count: raise the budget, or leave them out."
         )
-    return lines
+    return lines + cautions(study.runs[0])
 
 
 def _ends(study: Study) -> list[str]:

@@ -149,6 +149,8 @@ class Engine(Protocol):
 
     One that may be unable to continue a run has `goes_on(spec)`: a study of slices needs it.
 
+    One that trains what a person may not mean has `cautions(spec)`: lines, told before it starts.
+
     One whose trainer evaluates at other steps than the grid's may have `evaluations(spec)`: how
     often, step 0 included, in one slice. What a study will cost counts them.
     """

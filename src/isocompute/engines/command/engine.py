@@ -122,7 +122,8 @@ class _Attempt:
         self._keep_log()
         job = self._launch()
         due = time.monotonic() + _NAMED_S
-        tail, look = Tail(self.folder / self.options.log), 0.0
+        steps = self.spec.allocation.steps if self.options.reader == "console" else None
+        tail, look = Tail(self.folder / self.options.log, steps), 0.0
         try:
             while (code := job.poll()) is None:
                 moment = time.monotonic() + self.options.poll_s

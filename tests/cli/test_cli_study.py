@@ -74,8 +74,8 @@ def test_a_dry_run_says_what_and_how_much_and_runs_nothing(
     assert main(["lr-sweep", str(file), "--dry-run"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith("tiny: learning rate: 14 runs, 8,960 rollouts + ")
-    assert lines[-2].startswith("learning rates: ")
-    assert lines[-2].count(",") == 6
+    (rates,) = [line for line in lines if line.startswith("learning rates: ")]
+    assert rates.count(",") == 6
     assert [p.name for p in tmp_path.iterdir()] == ["tiny.yaml"]
 
 
@@ -274,6 +274,7 @@ def test_status(finished: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = capsys.readouterr().out
     assert "4 runs: 4 done" in out
     assert "of 4 runs broke no rule" in out
+    assert all(len(line) <= 80 for line in out.splitlines())  # `watch` would cut the rest off
     assert main(["status", str(finished), "--json", "-"]) == 0
     document = json.loads(capsys.readouterr().out)
     assert document["states"]["done"] == 4
@@ -284,7 +285,9 @@ def test_watch_ends_where_nothing_is_at_work(
     finished: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["watch", str(finished), "--every", "0.01"]) == 0
-    assert "4 runs: 4 done" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert "4 runs: 4 done" in out
+    assert all(len(line) <= 80 for line in out.splitlines())
 
 
 def test_doctor(finished: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

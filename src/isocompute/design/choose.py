@@ -255,14 +255,16 @@ def _limits_of(
 ) -> Iterator[Notice]:
     """What limits a worth: problems that are few, and what the prior does not hold."""
     limits, n = asked.limits, parts[-1].rollouts_per_problem[0]
+    whose = "the published runs" if worlds.fit is None else "your earlier runs"
     known = worlds.passes(n)
     if passes is not None and known is not None and passes["final"] > FEWER * max(known, 1.0):
         yield notice("passes_beyond_prior", passes=passes["final"], problems=limits.problems, n=n,
-                     known=known)  # fmt: skip
+                     known=known, whose=whose)  # fmt: skip
     elif passes is not None and passes["final"] > max(1.0, passes["sweep"]):
         yield notice("passes_over_data", passes=passes["final"], problems=limits.problems)
     if limits.problems and worlds.problems and limits.problems < worlds.problems / FEWER:
-        yield notice("problems_fewer_than_prior", problems=limits.problems, known=worlds.problems)
+        yield notice("problems_fewer_than_prior", problems=limits.problems, known=worlds.problems,
+                     whose=whose)  # fmt: skip
     yield from _beyond_tested(worlds, limits, parts)
     largest = sweep.rollouts_per_problem[-1]
     bought = limits.buys(sweep.problems_per_batch, largest, limits.budget)
@@ -275,7 +277,8 @@ def _limits_of(
         for batch, far, word in ((batches[0], low / FAR, "smaller"),
                                  (batches[-1], high * FAR, "larger")):  # fmt: skip
             if batch <= far if word == "smaller" else batch >= far:
-                yield notice("rate_of_another_batch", batch=batch, than=word, low=low, high=high)
+                yield notice("rate_of_another_batch", batch=batch, than=word, low=low, high=high,
+                             whose=whose)  # fmt: skip
     b_p, usual = parts[-1].problems_per_batch, worlds.problems_per_batch
     if any(one is sweep for one in parts):
         b_p = sweep.problems_per_batch

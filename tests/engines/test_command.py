@@ -291,6 +291,35 @@ def test_a_log_that_is_written_anew_on_resuming_keeps_its_first_rows(tmp_path: P
     assert curve.rollouts_K.tolist() == [0, 16, 32, 64, 128, 256]
 
 
+@pytest.mark.parametrize(("done", "kept", "lost"), [(7, [0, 0.05, 0.1], 32), (1, [0], 64)])
+def test_the_store_holds_what_the_run_that_went_on_says(
+    done: int, kept: list[float], lost: int, tmp_path: Path
+) -> None:
+    # The slice ends at step 8, the trainer's last checkpoint is older.
+    own = script(tmp_path, f"""
+again = "--resume" in sys.argv and log.exists()
+for s in range({done} if again else 0, int(sys.argv[3]) + 1):
+    print(json.dumps({{"step": s, "val-core/m/acc/mean@4": s / 40 + 0.2 * again}}),
+          file=log.open("a"))
+""")
+    for steps in (8, 16, 16):
+        spec = make_spec(tmp_path, steps=steps, command=own)
+        run_study(study_of(spec), tmp_path / "study", workers=0, settings=FAST)
+    assert state(tmp_path / "study") == ("done", "")
+    (curve,) = load_curves(str(tmp_path / "study"))
+    assert curve.rollouts_K.tolist() == [0, 16, 32, 64, 128]
+    assert curve.score_K.tolist() == pytest.approx([0, 0.05, 0.1, 0.2, 0.4][:len(kept)]
+                                                   + [0.2, 0.25, 0.3, 0.4, 0.6][len(kept):])
+    with Store(tmp_path / "study") as store:
+        found = store.accounting()
+        assert len(store.steps(spec.hash)) == 16
+        # Since the last score that is still the log's: 4 updates of 8, or 8.
+        assert (found.rollouts, found.wasted_rollouts) == (16 * 8, lost)
+        assert found.evaluation_rollouts == 5 * 80
+        assert found.wasted_evaluation_rollouts == 80 * (4 - len(kept))
+    assert examine(tmp_path / "study") == []
+
+
 def test_a_run_whose_folder_was_left_behind_says_so(tmp_path: Path) -> None:
     # Its trainer would begin anew without a word, and its curve would be of two trainings.
     short, long = make_spec(tmp_path), make_spec(tmp_path, steps=16)

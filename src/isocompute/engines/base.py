@@ -119,6 +119,13 @@ class Sink(Protocol):
     def reached(self, step: int) -> None:
         """Hear how far a trainer is whose records come later: told to people, and not kept."""
 
+    def rewind(self, step: int) -> None:
+        """Hear, between two checkpoints, that a trainer went on from there, before where it stood.
+
+        What was recorded after that step (-1: anything) gives way, at the next commit, to what is
+        recorded from now on.
+        """
+
     def checkpoint(self, step: int) -> AbstractContextManager[Path]:
         """A fresh folder for the engine's own files (safetensors, JSON).
 

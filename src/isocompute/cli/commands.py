@@ -259,7 +259,7 @@ def _own(opened: Study, options: Options, folder: Path) -> Study:
 def _train(study: Study, folder: Path, options: Options) -> tuple[Summary, Cost]:
     """Say what it will cost, then train with progress on stderr, here or on Ray."""
     from isocompute.cli.live import LiveLine
-    from isocompute.cli.tables import cost_line, grid_lines
+    from isocompute.cli.tables import cost_line, grid_lines, sharing_lines
     from isocompute.engines import evaluations_drawn, takes_whole_machine
     from isocompute.runner import calibrate, check_before_writing, default_workers, run_study
     from isocompute.sources.studies import with_own_start
@@ -308,7 +308,8 @@ def _train(study: Study, folder: Path, options: Options) -> tuple[Summary, Cost]
         places = default_workers(study) if options.workers is None else options.workers
         priced = study if is_new else with_own_start(study, folder)
         cost = study_cost(priced, measured, workers=max(places, 1), evaluations=evaluations_drawn)
-        for line in (cost_line(study, cost), *grid_lines(study)):
+        shared = sharing_lines(study, places) if pool is None else []  # Ray gives each its own
+        for line in (cost_line(study, cost), *grid_lines(study), *shared):
             progress.say(line)
         summary = run_study(
             study,

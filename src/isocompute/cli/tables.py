@@ -156,6 +156,20 @@ def grid_lines(study: Study) -> list[str]:
     return lines + cautions(study.runs[0])
 
 
+def sharing_lines(study: Study, places: int) -> list[str]:
+    """What hours count where runs train side by side on the same GPUs."""
+    from isocompute.study.spec import shares_gpus
+
+    at_once = min(places, len(study.runs))
+    if at_once < 2 or not any(shares_gpus(s.engine, s.engine_options) for s in study.runs):
+        return []
+    return [
+        f"! {at_once} runs at a time share the GPUs, and the hours of each count as if it had them "
+        f"alone: a plan priced by them may cost up to {at_once} times too much. --workers 1 "
+        "measures it."
+    ]
+
+
 def _ends(study: Study) -> list[str]:
     """When an adaptive sweep is over."""
     if study.adaptive is None:

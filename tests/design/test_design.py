@@ -91,8 +91,14 @@ LIMITS = Limits(budget=4e6, spend=0.15, n_F=N)
 @pytest.mark.heavy
 def test_a_sweep_that_tells_the_worlds_apart_is_worth_its_rollouts(monkeypatch: Any) -> None:
     monkeypatch.setattr(sweeps, "SHAPES", ((3, 3, 1), (3, 1, 1)))  # the rest would take a minute
-    (sweep, *_), d = design_sweep(APART, Asked(limits=LIMITS, draws=DRAWS))
+
+    def refused(_: float) -> Configuration:
+        raise RefusalError("Its score is not known.")
+
+    (sweep, *_), d = design_sweep(APART, Asked(limits=LIMITS, draws=DRAWS, plan=refused))
     assert (d["answer"], d["worth"]["simulated_sweeps"]) == ("sweep", DRAWS)
+    # Where the sweep is the answer, nobody asked for a plan before it.
+    assert "plan_refuses" not in [one["code"] for one in d["notices"]]
     # Half of the worlds have 0.70 where the guess has 0.64 at best: n = 64 in the middle scores
     # the mean 0.64, as every n does, so one guess loses 0.06 in every world on average.
     assert d["worth"]["without"]["loss"] == pytest.approx(0.06, abs=0.004)

@@ -107,7 +107,6 @@ def design_sweep(worlds: Worlds, asked: Asked) -> tuple[Runs, dict[str, Any]]:
     whole_F = judge.left(alone, swept=False)
     judge = replace(judge, whole_F=whole_F, alone_bp=alone.problems_per_batch)
     none, alone, refused = _as_planned(judge.guesses(), alone, asked)
-    asked = replace(asked, notices=(*asked.notices, *refused))
     lost, fresh = judge.decided(sweep, none[0], 2 * screened, asked.draws)
     one_W, one_n = judge.one(fresh)
     after, gain = judge.steadied(lost.total_W, fresh), judge.gain(none[0], lost.total_W, fresh)
@@ -130,6 +129,8 @@ def design_sweep(worlds: Worlds, asked: Asked) -> tuple[Runs, dict[str, Any]]:
             for name, times in (("half", 0.5), ("twice", 2.0))
         },
     }  # fmt: skip
+    if not pays(gain):  # a plan before the sweep that is advised was not asked for
+        asked = replace(asked, notices=(*asked.notices, *refused))
     return _document(worlds, asked, sweep, alone, lost.chosen_W, worth)
 
 

@@ -102,7 +102,7 @@ def _recipe(d: Row, *, brief: bool = False) -> list[str]:
     unsaid = [names.get(word, word.replace("_", " ")) for word in of["unsaid"]]
     left = f"; not logged, so default: {', '.join(unsaid)}" if unsaid else ""
     if brief and unsaid:
-        left = f"; {len(unsaid)} words not logged: --json"
+        left = f"; {len(unsaid)} word{'s' * (len(unsaid) > 1)} not logged: --json"
     return _row("Recipe", f"as in the runs ({', '.join(said)}){left}")
 
 

@@ -10,15 +10,19 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import fields
 from pathlib import Path
 from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
 from isocompute.cli import main
+from isocompute.cli.tables import summary_lines
 from isocompute.errors import RunError
-from isocompute.runner import calibrate
+from isocompute.runner import Summary, calibrate
 from isocompute.store import Store
+from isocompute.store.store import Accounting
 from study_helpers import small_study
 
 STUDY = """
@@ -279,6 +283,16 @@ def test_status(finished: Path, capsys: pytest.CaptureFixture[str]) -> None:
     document = json.loads(capsys.readouterr().out)
     assert document["states"]["done"] == 4
     assert set(document["health"]) <= {run["hash"] for run in document["runs"]}
+
+
+def test_what_failed_says_how_it_is_tried_again() -> None:
+    nothing = SimpleNamespace(**dict.fromkeys((f.name for f in fields(Accounting)), 0))
+    for failed, invalid in ((0, 0), (1, 0), (0, 1)):
+        ended = Summary(done=1, failed=failed, invalid=invalid, pending=0, problems=[],
+                        accounting=cast("Accounting", nothing), elapsed_s=1.0)  # fmt: skip
+        lines = summary_lines(ended, "s")
+        assert ("--retry-failed" in " ".join(lines)) == bool(failed + invalid)
+        assert lines[-1] == "Next: isocompute fit s"
 
 
 def test_watch_ends_where_nothing_is_at_work(

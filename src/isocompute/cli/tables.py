@@ -79,6 +79,8 @@ def summary_lines(summary: Summary, folder: str) -> list[str]:
         + ", updates that were cut off not counted" * bool(spent.uncertain_steps),
         f"  {spent.wall_s / 60:.1f} worker minutes, {summary.elapsed_s / 60:.1f} minutes this time",
     ]
+    if summary.failed or summary.invalid:
+        lines.append("Correct what failed, then run it again with --retry-failed.")
     if summary.pending:
         lines.append("Run the same command again to continue.")
     elif summary.done or summary.resting:

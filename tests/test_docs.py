@@ -9,6 +9,7 @@ import os
 import re
 import subprocess
 import sys
+from dataclasses import fields
 from fnmatch import fnmatch
 from functools import cache
 from pathlib import Path
@@ -404,3 +405,14 @@ def test_contracts_name_every_key_that_is_written(stage: str, tmp_path: Path) ->
     named = set(re.findall(r"`([a-z0-9_.]+)`", section)) | {"version"}
     written = set(json.loads(target.read_text("utf-8")))
     assert written <= named, sorted(written - named)
+
+
+def test_contracts_name_what_a_run_is_estimated_at_and_how_far_it_is() -> None:
+    from isocompute.store.under_way import UnderWay
+    from isocompute.study.cost import Cost
+
+    page = (ROOT / "docs" / "contracts.md").read_text("utf-8")
+    rows = dict(re.findall(r"^\| `(estimate|under_way)` \| (.*)$", page, re.M))
+    for name, written in (("estimate", [f.name for f in fields(Cost)]),
+                          ("under_way", UnderWay._fields)):  # fmt: skip
+        assert set(written) <= set(re.findall(r"`([a-z_]+)`", rows[name])), name

@@ -16,6 +16,7 @@ from isocompute.answers import Fit, fit_sweep, plan_budget
 from isocompute.answers.beside import passes_words
 from isocompute.answers.machines import hours_words, on_gpus, update_time
 from isocompute.answers.plan import Plan, plan_from_source
+from isocompute.answers.price import unit_paid_in
 from isocompute.cli import main
 from isocompute.domain import Curve
 from isocompute.domain.text import compact
@@ -234,6 +235,14 @@ def test_more_gpus_share_the_work_of_an_update_and_not_what_no_batch_shortens() 
     assert alone.gpu_hours_K == pytest.approx(timed(512, 8).gpu_hours_K)
     untimed = timed(512, 8).replace(gpus=None)
     assert on_gpus([untimed], 16) == [untimed]
+    # A CPU's times say nothing of GPUs, and a budget on these is not counted by them.
+    by_cpu = untimed.replace(device="CPU")
+    untold, _ = on_gpus([by_cpu, timed(512, 8)], 8)
+    assert untold.gpu_hours_K is None
+    assert on_gpus([by_cpu], None) == [by_cpu]
+    runs = [by_cpu, by_cpu.replace(run="again")]
+    assert unit_paid_in(parse_budget("9gpuh"), Rates(), runs) == "gpu-hours"
+    assert unit_paid_in(parse_budget("8gpux9h"), Rates(), runs) == "rollouts"
 
 
 @pytest.mark.heavy

@@ -10,15 +10,19 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import fields
 from pathlib import Path
 from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
 from isocompute.cli import main
+from isocompute.cli.tables import summary_lines
 from isocompute.errors import RunError
-from isocompute.runner import calibrate
+from isocompute.runner import Summary, calibrate
 from isocompute.store import Store
+from isocompute.store.store import Accounting
 from study_helpers import small_study
 
 STUDY = """
@@ -74,8 +78,8 @@ def test_a_dry_run_says_what_and_how_much_and_runs_nothing(
     assert main(["lr-sweep", str(file), "--dry-run"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith("tiny: learning rate: 14 runs, 8,960 rollouts + ")
-    assert lines[-2].startswith("learning rates: ")
-    assert lines[-2].count(",") == 6
+    (rates,) = [line for line in lines if line.startswith("learning rates: ")]
+    assert rates.count(",") == 6
     assert [p.name for p in tmp_path.iterdir()] == ["tiny.yaml"]
 
 
@@ -274,17 +278,30 @@ def test_status(finished: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = capsys.readouterr().out
     assert "4 runs: 4 done" in out
     assert "of 4 runs broke no rule" in out
+    assert all(len(line) <= 80 for line in out.splitlines())  # `watch` would cut the rest off
     assert main(["status", str(finished), "--json", "-"]) == 0
     document = json.loads(capsys.readouterr().out)
     assert document["states"]["done"] == 4
     assert set(document["health"]) <= {run["hash"] for run in document["runs"]}
 
 
+def test_what_failed_says_how_it_is_tried_again() -> None:
+    nothing = SimpleNamespace(**dict.fromkeys((f.name for f in fields(Accounting)), 0))
+    for failed, invalid in ((0, 0), (1, 0), (0, 1)):
+        ended = Summary(done=1, failed=failed, invalid=invalid, pending=0, problems=[],
+                        accounting=cast("Accounting", nothing), elapsed_s=1.0)  # fmt: skip
+        lines = summary_lines(ended, "s")
+        assert ("--retry-failed" in " ".join(lines)) == bool(failed + invalid)
+        assert lines[-1] == "Next: isocompute fit s"
+
+
 def test_watch_ends_where_nothing_is_at_work(
     finished: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["watch", str(finished), "--every", "0.01"]) == 0
-    assert "4 runs: 4 done" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert "4 runs: 4 done" in out
+    assert all(len(line) <= 80 for line in out.splitlines())
 
 
 def test_doctor(finished: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

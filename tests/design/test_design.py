@@ -91,8 +91,14 @@ LIMITS = Limits(budget=4e6, spend=0.15, n_F=N)
 @pytest.mark.heavy
 def test_a_sweep_that_tells_the_worlds_apart_is_worth_its_rollouts(monkeypatch: Any) -> None:
     monkeypatch.setattr(sweeps, "SHAPES", ((3, 3, 1), (3, 1, 1)))  # the rest would take a minute
-    (sweep, *_), d = design_sweep(APART, Asked(limits=LIMITS, draws=DRAWS))
+
+    def refused(_: float) -> Configuration:
+        raise RefusalError("Its score is not known.")
+
+    (sweep, *_), d = design_sweep(APART, Asked(limits=LIMITS, draws=DRAWS, plan=refused))
     assert (d["answer"], d["worth"]["simulated_sweeps"]) == ("sweep", DRAWS)
+    # Where the sweep is the answer, nobody asked for a plan before it.
+    assert "plan_refuses" not in [one["code"] for one in d["notices"]]
     # Half of the worlds have 0.70 where the guess has 0.64 at best: n = 64 in the middle scores
     # the mean 0.64, as every n does, so one guess loses 0.06 in every world on average.
     assert d["worth"]["without"]["loss"] == pytest.approx(0.06, abs=0.004)
@@ -113,7 +119,7 @@ def test_a_sweep_that_tells_the_worlds_apart_is_worth_its_rollouts(monkeypatch: 
     assert d["worth"]["twice"]["rollouts"] > 1.9 * sweep.rollouts
     lines = design_lines(d)
     assert lines[0].startswith("Sweep   n = ")
-    assert any(line.startswith("Worth   score lost to the best n: 0.0") for line in lines)
+    assert any(line.startswith("Worth   a plan after the sweep scores 0.0") for line in lines)
     assert "Time    an hour" in design_lines({**d, "time": "an hour"})
 
 
@@ -142,16 +148,19 @@ def test_no_sweep_is_the_answer_where_it_can_tell_nothing(monkeypatch: Any) -> N
     across = {**d["worth"], "across_models": {"without": 0.018, "after": 0.018}}
     text = " ".join(" ".join(design_lines({**d, **others, "worth": across})).split())
     lost, swept = (d["worth"][k]["loss"] for k in ("without", "after"))
-    assert f"Worth score lost to the best n, on models like Qwen2.5-7B: {lost:.3f}; with a" in text
+    assert f"Worth this run scores {lost:.3f} below the best n, on models like Qwen2.5-7B" in text
     assert f"which costs more than it finds, {swept:.3f}" in text
     assert "; on others 0.018 either way" in text
     assert "Note" not in text
+    alone = {**across, "across_models": {"without": 0.018, "after": None}}
+    text = " ".join(" ".join(design_lines({**d, **others, "worth": alone})).split())
+    assert "; on others 0.018 guessed" in text
     pays = " ".join(" ".join(design_lines({**d, "answer": "sweep", "worth": across})).split())
-    assert f"Qwen2.5-7B: {swept:.3f} after the sweep" in pays
+    assert f"a plan after the sweep scores {swept:.3f} below the best n, on models like Q" in pays
     assert "which flatter both" in " ".join(design_lines({**d, "worth": across}, why=True))
     paid = {**d["sweep"], "cost": {**d["sweep"]["cost"], "gpu_hours": 700.0, "usd": 1400.0}}
     said = " ".join(" ".join(design_lines({**d, "sweep": paid})).split())
-    assert "with a sweep of n = " in said
+    assert "after a sweep of n = " in said
     assert " (700 GPU-hours, $1,400, 16%), which costs more than it finds, 0." in said
     seen = {**d["sweep"], "share": 0.15, "evaluation_share": 0.09}
     said = " ".join(" ".join(design_lines({**d, "sweep": seen})).split())
@@ -532,7 +541,7 @@ def test_a_smaller_batch_of_few_problems_is_said_on_the_screen(monkeypatch: Any)
     _, d = design_sweep(APART, Asked(limits=few, draws=DRAWS, notices=(notice("prior_alone"),)))
     assert "bp_of_prior" not in [one["code"] for one in d["notices"]]
     text = "\n".join(design_lines(d))
-    batch = "Batch   B_p = 8, the most that 15 problems fill; the prior has B_p = 16."
+    batch = "Batch   B_p = 8, the most that 15 problems fill; losses are of B_p = 16."
     assert f"\n{batch}\n" in text
     assert "\nSet     --difficulty: it decides" in text
     poor = replace(LIMITS, budget=2e5)
@@ -583,7 +592,7 @@ def test_rates_that_cost_more_than_a_sweep_may_are_refused_and_a_far_batch_is_sa
         assert (d["final"]["problems_per_batch"], d["final"]["rollouts_per_problem"]) == (16, 8)
         codes = [one["code"] for one in d["notices"]]
         assert ("rate_of_another_batch" in codes) == far
-    assert "batches of 128 rollouts, far smaller than the prior" in " ".join(
+    assert "batches of 128 rollouts, far smaller than the published runs' (512" in " ".join(
         " ".join(design_lines(d)).split())  # fmt: skip
 
 
@@ -1147,6 +1156,20 @@ def asked_for(*more: str) -> list[str]:
             "--draws", "4", *VERL, *more]  # fmt: skip
 
 
+@pytest.mark.usefixtures("quick")
+def test_a_part_of_the_budget_that_was_not_tested_and_a_rate_to_give(
+    capsys: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for spend, swept in (("0.15", 0.018), ("0.4", None)):
+        asked = ["design", "--budget", "5e6", "--draws", "4", "--spend", spend, "--model", "m/7b"]
+        assert main([*asked, "--engine", "verl", "-o", "s.yaml", "--json", "d.json"]) == 0
+        across = json.loads(Path("d.json").read_text())["worth"]["across_models"]
+        assert across == {"without": 0.018, "after": swept}
+    text = " ".join(capsys.readouterr().out.split())
+    assert " of 5M rollouts; GPU-hours: give --rollouts-per-gpu-hour Worth" in text
+
+
 @pytest.mark.heavy
 @pytest.mark.usefixtures("quick")
 def test_what_speaks_against_the_answer_stands_below_it_and_the_rest_under_why(
@@ -1159,7 +1182,7 @@ def test_what_speaks_against_the_answer_stands_below_it_and_the_rest_under_why(
     d = json.loads(Path("d.json").read_text())
     # The longest published run at n = 512 has 4.06M rollouts, 1.3 passes over 6,000 problems.
     n, passes = d["final"]["rollouts_per_problem"], d["passes_over_data"]["final"]
-    said = f"Caution {passes:.0f} passes over 20 problems; the prior's runs made"
+    said = f"Caution {passes:.0f} passes over 20 problems; the published runs made"
     assert n == 512
     assert passes == d["final"]["rollouts"] / n / 20
     assert passes > 100  # so much speaks against it that it comes first

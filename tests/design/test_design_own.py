@@ -18,6 +18,7 @@ from isocompute.design.kept import Kept
 from isocompute.engines.command import NEEDED
 from isocompute.errors import InputError
 from isocompute.runner import missing_trainer, planned_study
+from isocompute.study.cost import Calibration, study_cost
 from isocompute.study.yaml12 import read_yaml
 
 SWEEP = Sweep(problems_per_batch=16, rollouts_per_problem=(4, 16), seeds=1, rollouts_per_run=4096)
@@ -41,6 +42,30 @@ def test_a_command_that_was_given_is_trained_as_it_is(tmp_path: Path) -> None:
     study, lacks = planned_study(tmp_path / "own.yaml")
     assert (lacks, missing_trainer(study), study.slices) == (None, None, (0.125, 0.25, 0.5, 1.0))
     assert "FILL_IN" not in (tmp_path / "own.yaml").read_text()
+    measured = Calibration(step_s={64: 1.0, 256: 2.0}, evaluation_s=0.0, tokens_per_rollout=1.0,
+                           rollouts=1, tokens=1, wall_s=1.0)  # fmt: skip
+    cost = study_cost(study, measured)
+    assert cost.worker_s
+    assert cost.gpu_hours == pytest.approx(8 * cost.worker_s / 3600)
+
+
+@pytest.mark.parametrize(("engine", "gpus", "agrees", "other", "where"), [
+    ("command", 8, "engine_options.gpus=8", "engine_options.gpus=4", "on 4"),  # of older studies
+    ("verl", 8, "rates.gpus=8", "rates.gpus=16", "on 8"),
+    ("trl", 2, "rates.gpus=2", "rates.gpus=1", "on 2"),
+    ("local", None, "rates.gpus=null", "rates.gpus=1", "on the CPU"),
+])  # fmt: skip
+def test_gpus_that_rates_and_engine_options_say_must_be_the_same(
+    engine: str, gpus: int | None, agrees: str, other: str, where: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "study.yaml"
+    own = {"command": OWN, "resume": []} if engine == "command" else {}
+    write_study(path, SWEEP, Trainer(engine=engine, gpus=gpus, **own), final=5e5, problems=None,
+                price=Price())  # fmt: skip
+    planned_study(path, [agrees])
+    with pytest.raises(InputError, match="`rates.gpus` must be the GPUs that a run trains on") as e:
+        planned_study(path, [other])
+    assert f"it trains {where};" in str(e.value)
 
 
 def test_what_is_left_open_is_named_and_run_refuses_it(

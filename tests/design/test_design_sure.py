@@ -171,7 +171,7 @@ def test_the_edge_of_an_older_study_is_a_caution_in_the_words_of_plan(monkeypatc
     assert "All n were compared only up to " in codes["extrapolated"]
     assert edge == pytest.approx(2.0**18, rel=0.01)
     assert "This plan is 7.5 times that" in codes["extrapolated"]
-    assert "score lost to the best n tested: 0.00" in text
+    assert "below the best n tested; " in text
     assert "All n were compared only up to " in text  # the second one: on the same screen
     assert "beyond_prior" not in codes
     codes, _ = said(max_batch=8 * 64)  # no larger n could be run
@@ -294,7 +294,7 @@ def test_what_was_given_and_does_not_agree_is_said(
     # Ten thousand passes are no headline: what speaks against them stands above it.
     out = screen("--budget", "1e10", "--train", training_file(2000), "--difficulty", "easy")
     assert out.startswith("Caution ")
-    assert " passes over 1,700 problems; the prior's runs made " in out
+    assert " passes over 1,700 problems; the published runs made " in out
 
 
 @pytest.mark.usefixtures("quick")

@@ -22,6 +22,7 @@ from isocompute.allocation import Allocation
 from isocompute.answers.machines import cadence
 from isocompute.engines.command import CommandEngine, placeholders
 from isocompute.engines.command.kept import keep_rows
+from isocompute.engines.command.tail import Tail
 from isocompute.engines.simulator import simulated_problems
 from isocompute.errors import InputError, RunError
 from isocompute.recipe import Recipe
@@ -290,6 +291,35 @@ def test_a_log_that_is_written_anew_on_resuming_keeps_its_first_rows(tmp_path: P
     assert curve.rollouts_K.tolist() == [0, 16, 32, 64, 128, 256]
 
 
+@pytest.mark.parametrize(("done", "kept", "lost"), [(7, [0, 0.05, 0.1], 32), (1, [0], 64)])
+def test_the_store_holds_what_the_run_that_went_on_says(
+    done: int, kept: list[float], lost: int, tmp_path: Path
+) -> None:
+    # The slice ends at step 8, the trainer's last checkpoint is older.
+    own = script(tmp_path, f"""
+again = "--resume" in sys.argv and log.exists()
+for s in range({done} if again else 0, int(sys.argv[3]) + 1):
+    print(json.dumps({{"step": s, "val-core/m/acc/mean@4": s / 40 + 0.2 * again}}),
+          file=log.open("a"))
+""")
+    for steps in (8, 16, 16):
+        spec = make_spec(tmp_path, steps=steps, command=own)
+        run_study(study_of(spec), tmp_path / "study", workers=0, settings=FAST)
+    assert state(tmp_path / "study") == ("done", "")
+    (curve,) = load_curves(str(tmp_path / "study"))
+    assert curve.rollouts_K.tolist() == [0, 16, 32, 64, 128]
+    assert curve.score_K.tolist() == pytest.approx([0, 0.05, 0.1, 0.2, 0.4][:len(kept)]
+                                                   + [0.2, 0.25, 0.3, 0.4, 0.6][len(kept):])
+    with Store(tmp_path / "study") as store:
+        found = store.accounting()
+        assert len(store.steps(spec.hash)) == 16
+        # Since the last score that is still the log's: 4 updates of 8, or 8.
+        assert (found.rollouts, found.wasted_rollouts) == (16 * 8, lost)
+        assert found.evaluation_rollouts == 5 * 80
+        assert found.wasted_evaluation_rollouts == 80 * (4 - len(kept))
+    assert examine(tmp_path / "study") == []
+
+
 def test_a_run_whose_folder_was_left_behind_says_so(tmp_path: Path) -> None:
     # Its trainer would begin anew without a word, and its curve would be of two trainings.
     short, long = make_spec(tmp_path), make_spec(tmp_path, steps=16)
@@ -415,14 +445,20 @@ with log.open("w") as out:
     assert len(log.read_text().splitlines()) == len(head.splitlines()) + 9 + 10
 
 
-def test_how_far_a_trainer_is_shows_while_it_trains(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("reader", "row"), [
+    ("jsonl", '{"step": %d, "val-core/m/acc/mean@4": 0.5}'),
+    ("console", "\x1b[36m(Runner pid=7)\x1b[0m step:%d - val-core/m/acc/mean@4:0.5 - actor/lr:1"),
+])  # fmt: skip
+def test_how_far_a_trainer_is_shows_while_it_trains(
+    reader: str, row: str, tmp_path: Path
+) -> None:
     slow = script(tmp_path, f"""
 sys.path.insert(0, {SOURCE!r})
 from isocompute.store.status import study_status
 for s in range(9):
-    print(json.dumps({{"step": s, "val-core/m/acc/mean@4": 0.5}}), file=log.open("a"))
+    print({row!r} % s, file=log.open("a"))
     if s == 5:
-        print('{{"step": 6, "val', end="", file=log.open("a"), flush=True)
+        print(({row!r} % 6)[:-9], end="", file=log.open("a"), flush=True)
         until = time.monotonic() + 30
         while not (seen := study_status({str(tmp_path / "study")!r}).under_way) or (
             seen[0].step is None and time.monotonic() < until
@@ -431,12 +467,28 @@ for s in range(9):
         (log.parent / "seen").write_text(seen[0].line("it"))
         log.write_text(log.read_text().rpartition("\\n")[0] + "\\n")
 """)
-    spec = make_spec(tmp_path, command=slow)
+    spec = make_spec(tmp_path, command=slow, reader=reader)
     run_study(study_of(spec), tmp_path / "study", workers=0, settings=FAST)
     assert state(tmp_path / "study") == ("done", "")
     (seen,) = tmp_path.rglob("seen")
     assert seen.read_text().startswith("training: it: step 5 of 8, 0 kept; for ")
     assert study_status(tmp_path / "study").under_way == []
+
+
+def test_a_printed_log_tells_its_step_by_the_bar_of_training_or_the_row(tmp_path: Path) -> None:
+    log = tmp_path / "console.log"
+    told = {
+        "": 0, "step 3: half a thought\n": 0,
+        "  4%|4   | 4/100 [00:08<03:12]\r  5%|5  | 5/100 [00:10<03:10]\n{'loss': 0.1}\n": 5,
+        "100%|###| 30/30 [00:10<00:00]\n  6%|6   | 6/100 [00:12<03:08]\n"
+        "100%|###| 30/30 [00:10<00:00]\n{'eval_reward': 0.5, 'epoch': 0.1}\n": 6,
+        "Step 7 | loss:0.1 rewards:0.4\n": 7, "rollout 8: {'rollout/raw_reward': 0.4}\n": 8,
+    }
+    for text, step in told.items():
+        log.write_text(text)
+        assert Tail(log, 100).step() == step, text
+    assert Tail(log).step() == 0  # no row of JSON
+    assert Tail(tmp_path / "none", 100).step() == 0
 
 
 def test_another_study_of_the_same_run_begins_anew(tmp_path: Path) -> None:

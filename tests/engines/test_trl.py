@@ -490,6 +490,8 @@ def test_on_a_gpu_weights_keep_updates_that_bfloat16_would_round_away(
     job = {"device": "auto", "model": "m", "chat": None, "sets": {}, "train": [], "order": [],
            "folder": "f", "config": {}}  # fmt: skip
     for more, kept in (({}, {"dtype": "float32"}),
+                       ({"model_init_kwargs": {"attn_implementation": "sdpa"}},
+                        {"dtype": "float32", "attn_implementation": "sdpa"}),
                        ({"model_init_kwargs": {"dtype": "bfloat16"}}, {"dtype": "bfloat16"})):
         program.JOB.update(job | {"config": more})
         with pytest.raises(_AskedError) as told:

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 import isocompute
 from isocompute.allocation import Allocation
+from isocompute.cli.tables import study_lines
 from isocompute.engines import evaluations_drawn
 from isocompute.engines.base import StopRequested
 from isocompute.engines.verl import VerlEngine, VerlOptions, override_lines, render_keys
@@ -195,7 +196,7 @@ def test_every_attempt_has_logs_of_its_own_and_resumes_where_it_is_told() -> Non
     ({"recipe": Recipe(objective="ppo", advantage_std="none")}, "which it cannot with ppo"),
     ({"recipe": Recipe(objective="cispo"), "version": "0.6.0"}, "needs verl >= 0.7"),
     ({"n": 1}, "`rollouts_per_problem >= 2` must hold"),
-    ({"b_p": 3, "n": 3}, "must be a multiple of the GPUs, but got 3 \\* 3 = 9 on 2 GPUs"),
+    ({"b_p": 3, "n": 3}, "must be a multiple of the GPUs, but got 3 \\* 3 = 9 on 2 .*; take 1, or"),
     ({"b_p": 32}, "must hold at least B_p problems, but got 16 for B_p=32"),
     ({"version": "0.5.0"}, "engine_options.version must be between 0.6 and 0.9"),
     ({"version": "1.0"}, "engine_options.version must be between"),
@@ -314,6 +315,25 @@ def test_overrides_that_change_the_study_are_refused_in_every_spelling() -> None
     for overrides in HARMFUL:
         with pytest.raises(InputError, match="overrides? must|`[a-z_.]+` must"):
             VerlEngine().check(make_spec(overrides=overrides))
+
+
+def test_weights_are_float32_and_fewer_bits_are_told_before_they_train() -> None:
+    key = f"{ACTOR}.fsdp_config.model_dtype"
+    assert keys_of(make_spec())[key] == "fp32"
+    half: dict[str, dict[str, Any]] = {
+        "verl": {f"++{ACTOR}": {"fsdp_config": {"model_dtype": "bf16"}}},
+        "trl": {"model_init_kwargs": {"dtype": "bfloat16"}},
+    }
+    for engine, of in half.items():
+        for overrides in ({}, of):
+            spec = replace(
+                make_spec(overrides=overrides), engine=engine, engine_options={
+                    "model": "org/model", "overrides": overrides})  # fmt: skip
+            study = Study(name="s", runs=(spec,))
+            lines = study_lines(study, study_cost(study), "a-folder-of-some-length/sweep-7b")
+            assert all(len(line) <= 80 for line in lines)
+            found = "round small updates away" in " ".join(" ".join(lines).split())
+            assert found == bool(overrides), lines
 
 
 def test_overrides_must_be_keys_with_values() -> None:

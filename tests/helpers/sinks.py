@@ -30,6 +30,10 @@ class ListSink:
     def reached(self, step: int) -> None:
         self.told.append(step)
 
+    def rewind(self, step: int) -> None:
+        self.steps = [record for record in self.steps if record.step <= step]
+        self.evaluations = [record for record in self.evaluations if record.step <= step]
+
     @contextlib.contextmanager
     def checkpoint(self, step: int) -> Iterator[Path]:
         folder = self.folder / f"c{step}-{len(self.steps)}-{len(self.evaluations)}"

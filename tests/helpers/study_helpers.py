@@ -196,7 +196,7 @@ class _Hook:
     def __init__(self, sink: Sink, after: Any, before: Any = lambda step: None) -> None:
         self._sink, self._after, self._before = sink, after, before
         self.evaluation, self.checkpoint = sink.evaluation, sink.checkpoint
-        self.reached = sink.reached
+        self.reached, self.rewind = sink.reached, sink.rewind
 
     @property
     def wants_checkpoint(self) -> bool:

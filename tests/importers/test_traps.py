@@ -287,6 +287,9 @@ def test_means_over_different_samples_are_one_metric(ks: list[int]) -> None:
         assert [c.metric for c in curves] == ["avg"] * len(ks)
         assert sorted(c.trials or 0 for c in curves) == sorted(100 * k for k in ks)
         assert any("are read as avg" in line for line in said)
+        said.clear()
+        assert len(load_curves(home, settings=asked, metric="avg", say=said.append)) == len(ks)
+        assert not any("are read as avg" in line for line in said)
         with pytest.raises(InputError, match="must be in the log"):
             load_curves(home, settings=asked, metric="avg@3")
         assert len(load_curves(home, settings=asked, metric=f"avg@{ks[0]}")) == 1

@@ -565,6 +565,33 @@ def test_a_form_is_weighed_against_a_simpler_one_as_the_exact_evidence_says(seen
     assert set(other.log_scales[:, 0]) <= set(simple.log_scales[:, 0])
 
 
+@pytest.mark.parametrize(("begin", "mean"), [(-1.0, 2.0), (2.0, -1.0)])
+def test_a_form_of_two_modes_is_seen_at_the_better_one(begin: float, mean: float) -> None:
+    """score = p^3 - 3 p meets 10 at p = 2.6; a search from p = -1 stays there."""
+
+    class Cubic(Level):
+        def value_and_jacobian(
+            self, own: FloatArray, shared: FloatArray, x: FloatArray
+        ) -> tuple[FloatArray, FloatArray]:
+            p = own.transpose(1, 0, 2) + 0 * x[:, :, None]
+            return p**3 - 3 * p, 3 * p[:, :, None] ** 2 - 3
+
+    class Elsewhere(OneScale):
+        def mean(self) -> FloatArray:
+            return np.array([mean])
+
+    data = reduce_curves([curve([0], [10.0])])
+    covariance = np.ones((1, 1, 1, 1))
+    noise = Noise(np.zeros((1, 5)), np.ones(1), covariance, np.zeros(1))
+    scaling = scaling_of(covariance, data.has_JK)
+    simple = Hypotheses(data, Level(), OneScale(), noise, scaling, np.zeros(1))  # type: ignore[arg-type]
+    other = Hypotheses(data, Cubic(), Elsewhere(), noise, scaling, np.array([begin]))  # type: ignore[arg-type]
+    rng = np.random.default_rng(0)
+    simple.explore(1, 100, rng)
+    other.extend(simple, 20, rng)
+    assert other.mode.min() > 1.5
+
+
 def test_points_are_weighed_over_every_proposal() -> None:
     """A normal of mean 1.5 and variance 0.1 in one of two coordinates, setting 1 three to one."""
     sampler, rng = Sampler(2, np.array([0.5, 0.5])), np.random.default_rng(3)

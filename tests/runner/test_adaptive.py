@@ -721,12 +721,13 @@ def test_adaptive_true_is_a_section_of_defaults(tmp_path):
     [
         (0.0015, "  ended: its plan loses less than the tolerance, 0.002"),
         (0.0022, "  ended: it had trained 300 of 320 rollouts that it may (`adaptive.spend`), and "
-                 "its next step needs 340 in all, tolerance 0.002 not met: raise `adaptive.spend` "
-                 "to 480"),
-        (0.0023, "  ended: no training within the budget would change its plan, tolerance 0.002 "
-                 "not met: raise `budget`"),
-        (0.0024, "  ended: it had trained 300 of 320 rollouts that it may (`adaptive.spend`), "
-                 "tolerance 0.002 not met: raise `adaptive.spend` to 480"),
+                 "its next step needs 340 in all; its plan still loses more than the tolerance, "
+                 "0.002: raise `adaptive.spend` to 480"),
+        (0.0023, "  ended: its plan still loses more than the tolerance, 0.002, and no training "
+                 "within the budget would change it: raise `budget`"),
+        (0.0024, "  ended: it had trained 300 of 320 rollouts that it may (`adaptive.spend`); "
+                 "its plan still loses more than the tolerance, 0.002: raise `adaptive.spend` to "
+                 "480"),
     ],
 )  # fmt: skip
 def test_status_says_why_a_sweep_ended(loss, line):
@@ -741,10 +742,10 @@ def test_status_says_why_a_sweep_ended(loss, line):
     ))  # fmt: skip
     assert decision_lines([end], 1200, {of}) == [
         "adaptive: look 3, 300 rollouts seen (25% of the grid); the plan at 1,000 is expected to "
-        f"lose {loss:.4f}, 0.0010 over the budgets up to it",
+        f"lose {loss:.4f} of score, 0.0010 over the budgets up to it",
         line,
-        "  frozen: n=8, B_p=32, at 100 rollouts (look 3): chance to come within 0.005 of the best "
-        "1.3%, expected improvement 0.0001",
+        "  frozen: n=8, B_p=32, at 100 rollouts (look 3): 1.3% chance to come within 0.005 of "
+        "the best, expected improvement 0.0001",
     ]
 
 
@@ -763,7 +764,8 @@ def test_status_is_true_after_a_thaw_and_names_no_more_than_the_grid():
     assert len(decision_lines(looks, 400, (), 300)) == 2
     assert why_ended(looks, 400) == why.strip()  # which `run` says at its end
     (_, why) = decision_lines([end(4, 400.0, 0.003, 400.0)], 400, (), 400)
-    assert "all that its grid holds, tolerance 0.002 not met: raise `budget`, or add seeds" in why
+    assert "all that its grid holds, and its plan still loses more than the tolerance, 0" in why
+    assert why.endswith("002: raise `budget`, or add seeds or n")
 
 
 def test_what_a_sweep_may_spend_where_nobody_says():

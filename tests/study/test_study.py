@@ -9,7 +9,7 @@ from dataclasses import fields, replace
 import pytest
 
 from isocompute.allocation import Rates, evaluation_index
-from isocompute.cli.tables import cost_line
+from isocompute.cli.tables import cost_line, sharing_lines
 from isocompute.domain import Configuration
 from isocompute.domain.text import compact
 from isocompute.engines import problem_generators
@@ -475,6 +475,25 @@ def test_a_clock_on_the_gpus_goes_before_rates_of_earlier_runs():
     said = replace(on_gpus, rates_by_batch=RatesByBatch())
     assert study_cost(said, measured).gpu_hours == by_rates.gpu_hours
     assert study_cost(on_cpu, measured).gpu_hours == study_cost(on_cpu).gpu_hours
+
+
+def test_runs_that_share_a_gpu_take_its_time_one_after_the_other():
+    measured = Calibration(step_s={8: 0.1, 16: 0.2}, evaluation_s=1.0, tokens_per_rollout=5.0,
+                           rollouts=1, tokens=5, wall_s=1.0)  # fmt: skip
+    study = small_study(ns=(2, 4))
+    for engine, options, at_once in (
+        ("trl", {"device": "cuda"}, 1), ("local", {"device": "cuda"}, 1),
+        ("trl", {"device": "cpu"}, 2), ("command", {"gpus": 1}, 2),  # each has its own
+    ):  # fmt: skip
+        one = replace(study, runs=[replace(spec, engine=engine, engine_options=options)
+                                   for spec in study.runs])  # fmt: skip
+        cost = study_cost(one, measured, workers=2, evaluations=lambda _: 0)
+        assert cost.wall_s == pytest.approx(cost.worker_s / at_once)  # both runs take as long
+        if at_once == 1:  # what is paid: the time of the GPU
+            assert cost.gpu_hours == pytest.approx(cost.wall_s / 3600)
+        said = " ".join(sharing_lines(one, 2))
+        assert ("2 runs at a time share the GPUs" in said) == (at_once == 1)
+        assert not sharing_lines(one, 1)
 
 
 def test_hours_are_of_what_the_study_trains_on():

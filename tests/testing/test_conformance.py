@@ -115,6 +115,9 @@ class Spoiled:
     def reached(self, step: int) -> None:
         self.sink.reached(step)
 
+    def rewind(self, step: int) -> None:
+        self.sink.rewind(step)
+
     def checkpoint(self, step: int) -> Any:
         return self.sink.checkpoint(step)
 

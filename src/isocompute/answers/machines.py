@@ -49,9 +49,12 @@ def on_gpus(curves: Sequence[Curve], gpus: int | None) -> list[Curve]:
     """Curves with the GPU-hours that their rollouts would take on so many GPUs.
 
     Args:
-        curves: those that were timed on another number are scaled; the others stay.
+        curves: those that were timed on another number are scaled; times of a CPU say nothing of
+            GPUs, and are left out; the others stay.
         gpus: None: as they are.
     """
+    if gpus:
+        curves = [c.replace(gpu_hours_K=None) if c.device == "CPU" else c for c in curves]
     fixed, work = update_time(curves) if gpus else (0.0, 0.0)
     out = []
     for c in curves:

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from isocompute.allocation import Budget, Rates
-from isocompute.answers.machines import cadence, device_of
+from isocompute.answers.machines import cadence, device_of, on_gpus
 from isocompute.answers.spending import Spent, apart, lines, solved, telling, within
 from isocompute.domain import Configuration, Curve, Effort, Work
 from isocompute.domain.curve import UNITS
@@ -265,6 +265,7 @@ def unit_paid_in(budget: Budget | None, rates: Rates, curves: Sequence[Curve]) -
         rates: given, or from the study's file.
         curves: with the GPU-hours and tokens that their runs logged.
     """
+    curves = on_gpus(curves, budget.gpus if budget else None)
     unit = PAID_IN.get(budget.unit if budget else "", "rollouts")
     known = {"tokens": rates.tokens_per_rollout, "gpu-hours": rates.rollouts_per_gpu_hour}
     return unit if known.get(unit) is None and unit in counted_in(curves) else "rollouts"

@@ -42,5 +42,6 @@ def indented(lines: Sequence[str]) -> list[str]:
 def wrapped(*texts: str, indent: str = "  ") -> list[str]:
     """A paragraph of each text."""
     return [line for text in texts for line in textwrap.wrap(
-        text, WIDTH, initial_indent=indent, subsequent_indent="  ", break_on_hyphens=False
+        text, WIDTH, initial_indent=indent, subsequent_indent="  ", break_on_hyphens=False,
+        break_long_words=False,
     )]  # fmt: skip

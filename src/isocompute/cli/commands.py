@@ -259,7 +259,7 @@ def _own(opened: Study, options: Options, folder: Path) -> Study:
 def _train(study: Study, folder: Path, options: Options) -> tuple[Summary, Cost]:
     """Say what it will cost, then train with progress on stderr, here or on Ray."""
     from isocompute.cli.live import LiveLine
-    from isocompute.cli.tables import cost_line, grid_lines
+    from isocompute.cli.tables import cost_line, grid_lines, sharing_lines
     from isocompute.engines import evaluations_drawn, takes_whole_machine
     from isocompute.runner import calibrate, check_before_writing, default_workers, run_study
     from isocompute.sources.studies import with_own_start
@@ -308,7 +308,8 @@ def _train(study: Study, folder: Path, options: Options) -> tuple[Summary, Cost]
         places = default_workers(study) if options.workers is None else options.workers
         priced = study if is_new else with_own_start(study, folder)
         cost = study_cost(priced, measured, workers=max(places, 1), evaluations=evaluations_drawn)
-        for line in (cost_line(study, cost), *grid_lines(study)):
+        shared = sharing_lines(study, places) if pool is None else []  # Ray gives each its own
+        for line in (cost_line(study, cost), *grid_lines(study), *shared):
             progress.say(line)
         summary = run_study(
             study,
@@ -329,6 +330,7 @@ def _train(study: Study, folder: Path, options: Options) -> tuple[Summary, Cost]
 def status(options: Options) -> int:
     """How far a study is, and what it has cost."""
     check_target(options.json)
+    from isocompute.cli.cells import wrapped
     from isocompute.cli.tables import health_lines
     from isocompute.store import Store
     from isocompute.store.health import study_health
@@ -340,19 +342,20 @@ def status(options: Options) -> int:
     findings = {name: [asdict(f) for f in found] for name, found in health.items() if found}
     write_json({**now.to_dict(), "health": findings}, options.json)
     healthy = health_lines(now.runs, health) if now.runs or not now.imported else []
-    show([*now.lines(), *healthy], quiet=options.json == "-")
+    show([*wrapped(*now.lines(), indent=""), *healthy], quiet=options.json == "-")
     return 0
 
 
 def watch(options: Options) -> int:
     """The same, again and again, until nothing is at work any more."""
+    from isocompute.cli.cells import wrapped
     from isocompute.cli.live import Screen
     from isocompute.store.status import study_status
 
     screen = Screen()
     while True:
         now = study_status(options.folder)
-        screen.draw(now.lines())
+        screen.draw(wrapped(*now.lines(), indent=""))
         if now.runners == 0:
             return 0
         time.sleep(options.every)

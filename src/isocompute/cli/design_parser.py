@@ -28,7 +28,7 @@ def add_design(stages: argparse._SubParsersAction[Parser]) -> None:
     )  # fmt: skip
     parser.add_argument("--hours", type=hours, metavar="H", help="for how long you have them")
     parser.add_argument(
-        "--spend", type=share, default=0.15, metavar="SHARE",
+        "--spend", type=share, default=designing.SPEND, metavar="SHARE",
         help="share of the budget that training in the sweep may take, 15%% or 0.15 (default: "
         "15%%); its evaluations are counted on top",
     )  # fmt: skip

@@ -79,6 +79,8 @@ def summary_lines(summary: Summary, folder: str) -> list[str]:
         + ", updates that were cut off not counted" * bool(spent.uncertain_steps),
         f"  {spent.wall_s / 60:.1f} worker minutes, {summary.elapsed_s / 60:.1f} minutes this time",
     ]
+    if summary.failed or summary.invalid:
+        lines.append("Correct what failed, then run it again with --retry-failed.")
     if summary.pending:
         lines.append("Run the same command again to continue.")
     elif summary.done or summary.resting:
@@ -102,10 +104,11 @@ def study_lines(study: Study, cost: Cost, folder: str) -> list[str]:
         *indented(table(("B_p", "n", "steps", "rollouts each", "runs"), cells)),
         *wrapped(*grid_lines(study), indent=""),
         *_rates_tried(study),
-        *_elsewhere(study, cost),
-        *_ends(study),
-        f"Nothing was run. Without --dry-run, it trains into the folder {folder}.",
-    ]
+        *wrapped(
+            *_elsewhere(study, cost), *_ends(study),
+            f"Nothing was run. Without --dry-run, it trains into the folder {folder}.", indent="",
+        ),
+    ]  # fmt: skip
 
 
 def cost_line(study: Study, cost: Cost) -> str:
@@ -127,7 +130,8 @@ def cost_line(study: Study, cost: Cost) -> str:
 
 
 def grid_lines(study: Study) -> list[str]:
-    """Stand-ins that it trains, what it leaves out, and what it trains too briefly to count."""
+    """Stand-ins that it trains, what it leaves out, what it trains too briefly, and cautions."""
+    from isocompute.engines import cautions
     from isocompute.model.data import MIN_STEPS
 
     lines, out = list[str](), [str(c) for c in study.left_out]
@@ -151,7 +155,21 @@ def grid_lines(study: Study) -> list[str]:
             f"Fewer than {MIN_STEPS} steps: {', '.join(told[:_LISTED])}{more}. Such runs hardly "
             "count: raise the budget, or leave them out."
         )
-    return lines
+    return lines + cautions(study.runs[0])
+
+
+def sharing_lines(study: Study, places: int) -> list[str]:
+    """What hours count where runs train side by side on the same GPUs."""
+    from isocompute.study.spec import shares_gpus
+
+    at_once = min(places, len(study.runs))
+    if at_once < 2 or not any(shares_gpus(s.engine, s.engine_options) for s in study.runs):
+        return []
+    return [
+        f"! {at_once} runs at a time share the GPUs, and the hours of each count as if it had them "
+        f"alone: a plan priced by them may cost up to {at_once} times too much. --workers 1 "
+        "measures it."
+    ]
 
 
 def _ends(study: Study) -> list[str]:

@@ -107,7 +107,6 @@ def design_sweep(worlds: Worlds, asked: Asked) -> tuple[Runs, dict[str, Any]]:
     whole_F = judge.left(alone, swept=False)
     judge = replace(judge, whole_F=whole_F, alone_bp=alone.problems_per_batch)
     none, alone, refused = _as_planned(judge.guesses(), alone, asked)
-    asked = replace(asked, notices=(*asked.notices, *refused))
     lost, fresh = judge.decided(sweep, none[0], 2 * screened, asked.draws)
     one_W, one_n = judge.one(fresh)
     after, gain = judge.steadied(lost.total_W, fresh), judge.gain(none[0], lost.total_W, fresh)
@@ -130,6 +129,8 @@ def design_sweep(worlds: Worlds, asked: Asked) -> tuple[Runs, dict[str, Any]]:
             for name, times in (("half", 0.5), ("twice", 2.0))
         },
     }  # fmt: skip
+    if not pays(gain):  # a plan before the sweep that is advised was not asked for
+        asked = replace(asked, notices=(*asked.notices, *refused))
     return _document(worlds, asked, sweep, alone, lost.chosen_W, worth)
 
 
@@ -255,14 +256,16 @@ def _limits_of(
 ) -> Iterator[Notice]:
     """What limits a worth: problems that are few, and what the prior does not hold."""
     limits, n = asked.limits, parts[-1].rollouts_per_problem[0]
+    whose = "the published runs" if worlds.fit is None else "your earlier runs"
     known = worlds.passes(n)
     if passes is not None and known is not None and passes["final"] > FEWER * max(known, 1.0):
         yield notice("passes_beyond_prior", passes=passes["final"], problems=limits.problems, n=n,
-                     known=known)  # fmt: skip
+                     known=known, whose=whose)  # fmt: skip
     elif passes is not None and passes["final"] > max(1.0, passes["sweep"]):
         yield notice("passes_over_data", passes=passes["final"], problems=limits.problems)
     if limits.problems and worlds.problems and limits.problems < worlds.problems / FEWER:
-        yield notice("problems_fewer_than_prior", problems=limits.problems, known=worlds.problems)
+        yield notice("problems_fewer_than_prior", problems=limits.problems, known=worlds.problems,
+                     whose=whose)  # fmt: skip
     yield from _beyond_tested(worlds, limits, parts)
     largest = sweep.rollouts_per_problem[-1]
     bought = limits.buys(sweep.problems_per_batch, largest, limits.budget)
@@ -275,7 +278,8 @@ def _limits_of(
         for batch, far, word in ((batches[0], low / FAR, "smaller"),
                                  (batches[-1], high * FAR, "larger")):  # fmt: skip
             if batch <= far if word == "smaller" else batch >= far:
-                yield notice("rate_of_another_batch", batch=batch, than=word, low=low, high=high)
+                yield notice("rate_of_another_batch", batch=batch, than=word, low=low, high=high,
+                             whose=whose)  # fmt: skip
     b_p, usual = parts[-1].problems_per_batch, worlds.problems_per_batch
     if any(one is sweep for one in parts):
         b_p = sweep.problems_per_batch

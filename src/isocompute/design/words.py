@@ -102,7 +102,7 @@ def _recipe(d: Row, *, brief: bool = False) -> list[str]:
     unsaid = [names.get(word, word.replace("_", " ")) for word in of["unsaid"]]
     left = f"; not logged, so default: {', '.join(unsaid)}" if unsaid else ""
     if brief and unsaid:
-        left = f"; {len(unsaid)} words not logged: --json"
+        left = f"; {len(unsaid)} word{'s' * (len(unsaid) > 1)} not logged: --json"
     return _row("Recipe", f"as in the runs ({', '.join(said)}){left}")
 
 
@@ -111,7 +111,8 @@ def _cost_rows(d: Row) -> list[str]:
     if d["answer"] == "no_sweep":
         more = f"{compact(final['evaluation_rollouts'])} rollouts more to evaluate"
         said = ", ".join(_paid(d, final)) or more
-        return _row("Cost", f"{said}{_rate(d, final)}{_total(d)}")
+        end = [_rate(d, final), _total(d)]  # what is to be given comes last
+        return _row("Cost", "".join([said, *(end if end[0].startswith(" (") else end[::-1])]))
     return [
         *_row("Cost", f"at most {_cost(d, d['sweep'])} ({_share(d['sweep'])})"),
         *_row("Then", f"{_cost(d, final)} for the final run{_rate(d, final)}{_total(d)}"),
@@ -344,32 +345,31 @@ def _compared(more: float) -> str:
 
 def worth_words(d: Row, took: str) -> str:
     """What a guess loses at this budget, and a sweep; and both where no prior fits."""
-    worth, sweep = d["worth"], d["sweep"]
-    after, none = worth["after"], worth["without"]
+    worth, (after, none, gain) = d["worth"], (d["worth"][k] for k in ("after", "without", "gain"))
     edge = {"capped_by_tested_n", "n_at_smallest_tested"} & {one["code"] for one in d["notices"]}
     like = "" if worth.get("across_models") is None else f", on models like {_MODEL}"
-    lead = f"score lost to the best n{' tested' if edge else ''}{like}:"
-    elsewhere = _elsewhere(d)
-    if d["answer"] != "sweep":
-        swept = f"a sweep of n = {', '.join(map(str, sweep['rollouts_per_problem']))} ({took})"
-        if worth["gain"]["nothing"]:
-            gain = f"{worth['gain']['loss']:+.3f} +- {worth['gain']['standard_error']:.3f}"
-            return f"{lead} {_loss(none)}; {swept} would neither gain nor lose ({gain}){elsewhere}"
-        return f"{lead} {_loss(none)}; with {swept}, {_too_little(d)}, {_loss(after)}{elsewhere}"
-    scaled = _scaled(worth)
-    aside = f" ({', '.join(scaled)})" if scaled else ""
-    guessed = f"{_loss(none)} with the guess n = {none['rollouts_per_problem']}"
-    return f"{lead} {_loss(after)} after the sweep{aside}, {guessed}{elsewhere}"
+    best = f"below the best n{' tested' if edge else ''}{like}"
+    if d["answer"] == "sweep":
+        aside = "".join(f" ({one})" for one in [", ".join(_scaled(worth))] if one)
+        said = (f"a plan after the sweep scores {_loss(after)} {best}{aside}; the guess n = "
+                f"{none['rollouts_per_problem']} {_loss(none)} below")  # fmt: skip
+    else:
+        swept = f"a sweep of n = {', '.join(map(str, d['sweep']['rollouts_per_problem']))} ({took})"
+        said = f"this run scores {_loss(none)} {best}; " + (
+            f"{swept} would neither gain nor lose ({gain['loss']:+.3f} +- "
+            f"{gain['standard_error']:.3f})" if gain["nothing"] else
+            f"after {swept}, {_too_little(d)}, {_loss(after)}")  # fmt: skip
+    return f"{said}{_elsewhere(worth.get('across_models'))}"
 
 
-def _elsewhere(d: Row) -> str:
+def _elsewhere(across: Row | None) -> str:
     """What was lost in tests where the prior, which flatters both, does not hold."""
-    across = d["worth"].get("across_models")
     if across is None:
         return ""
-    if across["after"] == across["without"]:
-        return f"; on others {across['without']:.3f} either way"
-    return f"; on others {across['without']:.3f} guessed, {across['after']:.3f} swept"
+    guessed, swept = across["without"], across["after"]
+    apart = "either way" if swept == guessed else (
+        "guessed" if swept is None else f"guessed, {swept:.3f} swept")  # fmt: skip
+    return f"; on others {guessed:.3f} {apart}"
 
 
 def _too_little(d: Row) -> str:

@@ -254,17 +254,17 @@ TABLES: Mapping[str, Mapping[str, Template]] = {
             "No sweep within this budget surely gains: run n = {n}.",
             "Raise --budget, or write one all the same with --sweep."),
         "passes_beyond_prior": _caution(
-            "{passes:k} passes over {problems:k} problems; the prior's runs made {known:k} at most "
-            "at n = {n}.",
+            "{passes:k} passes over {problems:k} problems; {whose} made {known:k} at most at n = "
+            "{n}.",
             "Add problems, or stop at the peak."),
         "problems_fewer_than_prior": _caution(
-            "{problems:k} problems are far fewer than the prior's {known:k}; smaller n may win.",
+            "{problems:k} problems are far fewer than {whose}' {known:k}; smaller n may win.",
             "Trust a sweep on yours (--sweep) more than this worth."),
         "bp_of_prior": _caution(
             "Nothing is known of B_p = {bp}: losses are those of B_p = {known}.",
             "{do} for that B_p."),
         "rate_of_another_batch": _caution(
-            "Your rate may not hold for batches of {batch:k} rollouts, far {than} than the prior's "
+            "Your rate may not hold for batches of {batch:k} rollouts, far {than} than {whose}' "
             "({low:k} to {high:k}): an update keeps fixed seconds.",
             "Time ten updates of that batch."),
         "rates_unpaid": _caution(
@@ -272,10 +272,10 @@ TABLES: Mapping[str, Mapping[str, Template]] = {
             "more than a sweep may ({spend}).",
             "Set recipe.learning_rate to that of a run of yours, or raise --spend."),
         "bp_of_problems": _note(
-            "B_p = {bp}, the most that {problems} problems fill; the prior has B_p = {known}.",
+            "B_p = {bp}, the most that {problems} problems fill; losses are of B_p = {known}.",
             "Add problems."),
         "beyond_prior": _caution(
-            "The budget is {times:.0f} times the longest run of the prior.",
+            "The budget is {times:.0f} times the longest published run.",
             "Treat the worth as a guess; sweep a smaller budget first."),
         "deadline_binds": _note(
             "Time binds: in {hours:g} hours {gpus} GPUs train {share:.0%} of --budget.",

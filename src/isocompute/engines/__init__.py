@@ -122,6 +122,14 @@ def evaluations_drawn(spec: RunSpec) -> int:
     return spec.evaluations
 
 
+def cautions(spec: RunSpec) -> list[str]:
+    """What the engine of a run says before it trains as asked (`engines.base.Engine`)."""
+    with contextlib.suppress(NotInstalledError):
+        own = getattr(load_engine(engine_target(spec.engine)), "cautions", None)
+        return [] if own is None else list(own(spec))
+    return []
+
+
 def embedded_success_counter() -> Callable[..., Any]:
     """`engines.local.base_rates.success_counter`.
 

@@ -119,6 +119,13 @@ class Sink(Protocol):
     def reached(self, step: int) -> None:
         """Hear how far a trainer is whose records come later: told to people, and not kept."""
 
+    def rewind(self, step: int) -> None:
+        """Hear, between two checkpoints, that a trainer went on from there, before where it stood.
+
+        What was recorded after that step (-1: anything) gives way, at the next commit, to what is
+        recorded from now on.
+        """
+
     def checkpoint(self, step: int) -> AbstractContextManager[Path]:
         """A fresh folder for the engine's own files (safetensors, JSON).
 
@@ -148,6 +155,8 @@ class Engine(Protocol):
     NotInstalledError where that Python lacks it. It is asked once, before the first attempt.
 
     One that may be unable to continue a run has `goes_on(spec)`: a study of slices needs it.
+
+    One that trains what a person may not mean has `cautions(spec)`: lines, told before it starts.
 
     One whose trainer evaluates at other steps than the grid's may have `evaluations(spec)`: how
     often, step 0 included, in one slice. What a study will cost counts them.

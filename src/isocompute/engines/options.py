@@ -87,6 +87,19 @@ def require_batch(spec: RunSpec) -> None:
         )
 
 
+def half_weights(key: str, precision: object) -> list[str]:
+    """A caution where an override keeps weights in fewer bits than the updates need.
+
+    An update below 0.2% of a bfloat16 weight is rounded away; Adam's are about the learning rate.
+    """
+    if precision in (None, "float32", "fp32", 32, "32"):
+        return []
+    return [
+        f"! Weights in {precision} ({key}) round small updates away: at a learning rate of 1e-6, "
+        "99% of the weights never change. Remove it: products are bfloat16 without it, too."
+    ]
+
+
 def _is_a(value: object, kind: type) -> bool:
     """Whole numbers are numbers; true and false are none."""
     if isinstance(value, bool):

@@ -64,7 +64,7 @@ def to_curves(
         s.metric.label for run in runs for s in run.series
         if _any_k(s.metric.label) in read and split in (None, s.split)
     } - read)
-    if means and say is not None:
+    if means and say is not None and metric is None:  # who names avg knows
         say(_pooled_line(means))
     if not conversion.curves:
         name, reason = conversion.excluded[0]
@@ -96,7 +96,7 @@ def pooled(
         )  # fmt: skip
         if max(runs.values()) > 1:
             continue
-        if say is not None:
+        if say is not None and metric is None:
             say(_pooled_line(labels))
         curves = [c.replace(metric=mean) if c.metric in labels else c for c in curves]
     return curves

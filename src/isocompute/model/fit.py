@@ -40,6 +40,7 @@ from isocompute.model.walk import Walkers, walk
 ROUNDS = 3  # of hypotheses, the first from the prior
 TRIED, LEAST_TRIED = 64, 8  # hypotheses of one round; fewer where few draws are asked for
 DECLINE = 0.1  # prior probability that scores fall after a peak
+COMPARED = 8  # hypotheses, the likeliest, under which two starts are compared
 WEIGHTLESS = 0.02  # posterior share below which a form gets no draws
 DRAWN_IN = 3  # iterations of a randomised mode; the walk does the rest
 
@@ -232,6 +233,13 @@ class Hypotheses:
         known = simpler.prior.scales - 1
         log_scales[:, :known] = simpler.log_scales[row, :known]
         log_scales[:, -1] = simpler.log_scales[row, -1]
+        # Curves that fall may be bent otherwise than the simpler form's: that one leads to a lesser
+        # mode in some sweeps, the prior's mean in others.
+        some = np.sort(np.argsort(-simpler.log_weight[row])[:COMPARED])
+        tried = log_scales[some], simpler.setting[row][some]
+        found = [self._solve(*tried, start) for start in (self.start, self.prior.mean())]
+        evidence, mode = max(found, key=lambda each: float(np.logaddexp.reduce(each[0])))
+        self.start = mode[int(evidence.argmax())]
         self._try(log_scales, simpler.setting[row])
         # Flattened weights chose them: what that added is taken out again.
         taken = simpler.log_weight[row] - np.log(chosen[row])
@@ -239,15 +247,26 @@ class Hypotheses:
         return float(np.logaddexp.reduce(self.log_weight) - np.logaddexp.reduce(taken))
 
     def _try(self, log_scales: FloatArray, setting: IntArray) -> None:
+        evidence, mode = self._solve(log_scales, setting, self.start)
+        self.start = mode[int(evidence.argmax())]
+        self.log_scales = np.concatenate([self.log_scales, log_scales])
+        self.setting = np.concatenate([self.setting, setting])
+        self.evidence = np.concatenate([self.evidence, evidence])
+        self.mode = np.concatenate([self.mode, mode])
+
+    def _solve(
+        self, log_scales: FloatArray, setting: IntArray, start: FloatArray
+    ) -> tuple[FloatArray, FloatArray]:
+        """Evidence (H,) of hypotheses at the modes (H, P) that a start leads to."""
         covariance = self.prior.covariance(log_scales)
         problem = Problem(
             form=self.form, x_JK=self.data.x_JK, whiten=self.scaling.whiten, group_B=setting
         )
         precision = covariance.inverse()
-        shape = (len(setting), len(self.start))
+        shape = (len(setting), len(start))
         found = solve_modes(
             problem,
-            np.broadcast_to(self.start, shape),
+            np.broadcast_to(start, shape),
             self.data.score_JK[None],
             np.broadcast_to(self.prior.mean(), shape),
             precision,
@@ -260,8 +279,4 @@ class Hypotheses:
             - 0.5 * covariance.log_det()
             - 0.5 * np.linalg.slogdet(curvature)[1]
         )
-        self.start = found.parameters[int(evidence.argmax())]
-        self.log_scales = np.concatenate([self.log_scales, log_scales])
-        self.setting = np.concatenate([self.setting, setting])
-        self.evidence = np.concatenate([self.evidence, evidence])
-        self.mode = np.concatenate([self.mode, found.parameters])
+        return evidence, found.parameters

@@ -62,6 +62,9 @@ class _Stopwatch:
     def reached(self, step: int) -> None:
         """Nothing is measured by it."""
 
+    def rewind(self, step: int) -> None:
+        """Nothing goes on from before."""
+
     @contextlib.contextmanager
     def checkpoint(self, step: int) -> Iterator[Path]:  # noqa: ARG002  # the sink's signature
         with tempfile.TemporaryDirectory(dir=self.folder) as folder:

@@ -17,6 +17,7 @@ from isocompute.runner.preflight import check_trainers
 from isocompute.store.shared import pairs_begun
 from isocompute.study import Study, load_study
 from isocompute.study.held_out import refuse_shared_prompts
+from isocompute.study.spec import on_cpu
 from isocompute.study.sweep import QUARTERED
 
 
@@ -42,6 +43,7 @@ def open_study(
                 engine.check(spec)
         if study.rates_at is not None and study.runs[0].engine == name:
             engine.check(replace(study.runs[0], allocation=study.rates_at))
+    _refuse_other_gpus(study)
     study = _sliced(study)
     for spec in study.runs if len(study.slices) > 1 else ():
         if not getattr(load_engine(engine_target(spec.engine)), "goes_on", lambda _: True)(spec):
@@ -51,6 +53,24 @@ def open_study(
                 "does so by itself), or write `slices: [1]` to train every run whole."
             )
     return study
+
+
+def _refuse_other_gpus(study: Study) -> None:
+    """The options of most engines say on how many GPUs a run trains; `rates` alone, of a command.
+
+    Raises:
+        InputError: both say it, and not alike.
+    """
+    said, spec = study.rates_by_batch.gpus, study.runs[0]
+    by_cpu = on_cpu(spec.engine, spec.engine_options)
+    if said is None or said == spec.gpus or (spec.gpus is None and not by_cpu):
+        return
+    where = "on the CPU" if by_cpu else f"on {spec.gpus}"
+    raise InputError(
+        f"`rates.gpus` must be the GPUs that a run trains on, but got {said}, and by "
+        f"`engine_options` of {spec.engine!r} it trains {where}; remove `rates.gpus`, or make "
+        "both equal."
+    )
 
 
 def _sliced(study: Study) -> Study:

@@ -239,12 +239,8 @@ class RayPool:
         try:
             if kind == "step":
                 writer.step(content[0])
-            elif kind == "evaluation":
-                writer.evaluation(content[0])
-            elif kind == "reached":
-                writer.reached(content[0])
-            elif kind == "diverged":
-                writer.diverged(content[0])
+            elif kind in ("evaluation", "reached", "rewind", "diverged"):
+                getattr(writer, kind)(content[0])
             else:
                 step, files = content
                 with writer.checkpoint(step) as folder:
@@ -356,6 +352,9 @@ class _Proxy:
 
     def reached(self, step: int) -> None:
         self._run._outbox.put(("reached", step))
+
+    def rewind(self, step: int) -> None:
+        self._run._outbox.put(("rewind", step))
 
     @contextlib.contextmanager
     def checkpoint(self, step: int) -> Iterator[Path]:

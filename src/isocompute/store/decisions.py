@@ -114,8 +114,8 @@ def decision_lines(
         head += (
             f", {sweep['spent']:,.0f} rollouts seen ({sweep['spent'] / max(rollouts_total, 1):.0%} "
             f"of the grid); the plan at {sweep['target']:,.0f} is expected to lose "
-            f"{sweep['loss_at_target']:.4f}, {sweep['loss_on_path']:.4f} over the budgets up to it"
-            f"{_before(looks)}"
+            f"{sweep['loss_at_target']:.4f} of score, {sweep['loss_on_path']:.4f} over the budgets "
+            f"up to it{_before(looks)}"
         )
     lines = [head, f"  {_course(last, rollouts_total)}"]
     unseen = 0 if trained is None else trained - sweep.get("spent", trained)
@@ -131,8 +131,8 @@ def decision_lines(
                 frozen[c] = look.number, d
     lines += [
         f"  frozen: n={c.rollouts_per_problem}, B_p={c.problems_per_batch}, at {d.rollouts[0]:,} "
-        f"rollouts (look {number}): chance to come within 0.005 of the best "
-        f"{d.numbers.get('chance', 0):.1%}, expected improvement "
+        f"rollouts (look {number}): {d.numbers.get('chance', 0):.1%} chance to come within 0.005 "
+        "of the best, expected improvement "
         f"{d.numbers.get('improvement', 0):.4f}"
         for c, (number, d) in frozen.items() if c in resting
     ]
@@ -163,17 +163,17 @@ def _end(numbers: Mapping[str, float], rollouts_total: int) -> str:
         return "every run failed before its first evaluation; `isocompute status` says why"
     if max(numbers["loss_at_target"], numbers.get("loss_on_path", 1.0)) < tolerance:
         return f"its plan loses less than the tolerance, {tolerance:g}"
-    missed = f"tolerance {tolerance:g} not met"
+    missed = f"its plan still loses more than the tolerance, {tolerance:g}"
     needed = numbers.get("needed", numbers["spent"])  # an older version did not write it
     if not needed:
-        return f"no training within the budget would change its plan, {missed}: raise `budget`"
+        return f"{missed}, and no training within the budget would change it: raise `budget`"
     if rollouts_total <= limit:
-        return (f"it has trained all that its grid holds, {missed}: raise `budget`, or add seeds "
-                "or n")  # fmt: skip
+        return (f"it has trained all that its grid holds, and {missed}: raise `budget`, or add "
+                "seeds or n")  # fmt: skip
     step = f", and its next step needs {needed:,.0f} in all" if needed > limit else ""
     return (
         f"it had trained {numbers['spent']:,.0f} of {limit:,.0f} rollouts that it may "
-        f"(`adaptive.spend`){step}, {missed}: raise `adaptive.spend` to "
+        f"(`adaptive.spend`){step}; {missed}: raise `adaptive.spend` to "
         f"{min(max(needed, _MORE * limit), rollouts_total):,.0f}"
     )
 

@@ -56,13 +56,13 @@ def tested_s(store: Store, run: StoredRun) -> NDArray[np.float64] | None:
 
 
 def gpus_of(store: Store, run: StoredRun, usual: int | None = None) -> int | None:
-    """GPUs that a run trains on, where its engine, or of a command the study, is told how many.
+    """GPUs that a run trains on, where its engine, or else `rates.gpus`, says how many.
 
     Args:
-        usual: of a command, where neither says it.
+        usual: where neither says it.
     """
     asked = gpus_asked(run.spec["engine"], run.spec.get("engine_options") or {})
-    if asked is None and run.spec["engine"] == "command":
+    if asked is None and not is_on_cpu(run):
         rates = (store.info().get("source") or {}).get("rates") or {}
         return rates.get("gpus") or usual
     return asked

@@ -17,13 +17,14 @@ import socket
 import sqlite3
 import struct
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from pathlib import Path
 
 from isocompute.credentials import hide
 from isocompute.store import seals
 from isocompute.store.database import Database, FencedError
 from isocompute.store.files import checkpoint_folder, fault, remove, run_folder
+from isocompute.store.position import Position, take_back
 
 PROGRESS = struct.Struct("<5q")  # rollouts, tokens, the same for evaluation, wall time in ns
 
@@ -356,32 +357,17 @@ def _rewind(database: Database, taken: Claim, step: int, dropped: int) -> None:
     """Take the run back to `step` (-1: to nothing); what is dropped counts as wasted."""
     with database.write() as connection:
         check_token(connection, taken)
-        for table in ("steps", "evaluations", "unjudged"):
-            connection.execute(
-                f"DELETE FROM {table} WHERE run = ? AND step > ?", (taken.run, step)
-            )
+        take_back(connection, taken.run, taken.attempt, step)
         connection.execute(
             "DELETE FROM checkpoints WHERE rowid IN (SELECT rowid FROM checkpoints WHERE run = ? "
             "ORDER BY token DESC, serial DESC LIMIT ?)",
             (taken.run, dropped),
         )
-        training = connection.execute(
-            "SELECT rollouts, tokens FROM steps WHERE run = ? ORDER BY step DESC LIMIT 1",
-            (taken.run,),
-        ).fetchone()
-        evaluation = connection.execute(
-            "SELECT coalesce(sum(sampled_rollouts), 0), coalesce(sum(sampled_tokens), 0) "
-            "FROM evaluations WHERE run = ?",
-            (taken.run,),
-        ).fetchone()
+        at = Position.at(lambda sql, of: connection.execute(sql, of).fetchall(), taken.run, step)
         connection.execute(
             "UPDATE runs SET steps_done = ?, rollouts = ?, tokens = ?, evaluation_rollouts = ?, "
-            "evaluation_tokens = ? WHERE run = ?",
-            (max(step, 0), *(training or (0, 0)), *evaluation, taken.run),
-        )
-        connection.execute(
-            "UPDATE attempts SET from_step = ? WHERE attempt = ?", (max(step, 0), taken.attempt)
-        )
+            "evaluation_tokens = ? WHERE run = ?", (*astuple(at), taken.run),
+        )  # fmt: skip
 
 
 def _now() -> str:

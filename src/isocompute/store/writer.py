@@ -11,7 +11,7 @@ import math
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,7 @@ from isocompute.store.findings import dump_findings, keep_divergence, monitored
 from isocompute.store.judging import Judging
 from isocompute.store.leases import Claim, Spent, check_token, compare_token, progress_file
 from isocompute.store.pack import count_text, fits, pack, unpack
+from isocompute.store.position import Position, take_back
 from isocompute.store.under_way import AT
 from isocompute.store.unjudged import TRAINING, insert_unjudged, judged_of, training_failures
 
@@ -35,17 +36,6 @@ _encode = json.JSONEncoder(sort_keys=True).encode  # one encoder: a step takes m
 _LONGEST = 20  # times `checkpoint_every_s`: longer nobody's work stays uncommitted
 _ROWS_EVERY_S = 1.0  # a finding may be told this much later
 _LAST_PATIENCE_S = 600.0  # the last one has to wait
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Position:
-    """Cumulative totals of the run up to some row."""
-
-    step: int = 0
-    rollouts: int = 0
-    tokens: int = 0
-    evaluation_rollouts: int = 0
-    evaluation_tokens: int = 0
 
 
 class RunWriter:
@@ -83,7 +73,7 @@ class RunWriter:
     ) -> None:
         self._database, self._claim, self._validation = database, claim, dict(validation)
         self._stop, self._on_step, self._every_s = stop, on_step, checkpoint_every_s
-        self._on_finding, self._monitor = on_finding, Monitor()
+        self._on_finding = on_finding
         self._share, self._commit_s, self._first_weights = commit_share, 0.02, ""
         self._judging = Judging()
         row = database.read(
@@ -93,23 +83,18 @@ class RunWriter:
         )[0]
         self._objective = str(row[6])
         compare_token(claim, row[5])  # the position is that of the claim, not of a later one
-        self._start = self._position = _Position(
+        self._start = self._position = Position(
             step=row[0], rollouts=row[1], tokens=row[2], evaluation_rollouts=row[3],
             evaluation_tokens=row[4])  # fmt: skip
-        self._replay(database)
+        self._replay(self._start.step)
+        self._taken_back: int | None = None
         self._has_checkpoint, self._serial = claim.resume is not None, 0
         # Updates that are not rows yet, with copies of what an engine may use again.
         self._fresh: list[tuple[StepRecord, dict[str, float], IntArray, IntArray]] = []
         self._rows_at = -math.inf
         self._steps, self._evaluations = list[tuple[Any, ...]](), list[tuple[Any, ...]]()
         self._unjudged: list[tuple[int, str, Unjudged]] = []
-        self._seen = {
-            (claim.from_step, str(row[0]))
-            for row in database.read(
-                "SELECT problem_set FROM evaluations WHERE run = ? AND step = ?",
-                (claim.run, claim.from_step),
-            )
-        }
+        self._seen = self._evaluated(claim.from_step)
         self._began = self._committed_at = time.monotonic()
         self._repeated, self._put_off, self._reached = Spent(), list[Path](), 0
         try:
@@ -170,7 +155,7 @@ class RunWriter:
             )
         copies = dict(record.health), np.array(record.problem_Q), np.array(record.successes_Q)
         self._fresh.append((record, *copies))
-        self._position = _Position(
+        self._position = Position(
             step=record.step, rollouts=record.rollouts, tokens=record.tokens,
             evaluation_rollouts=here.evaluation_rollouts, evaluation_tokens=here.evaluation_tokens,
         )  # fmt: skip
@@ -246,6 +231,17 @@ class RunWriter:
         self._note()
         self._on_step(step, 0)
 
+    def rewind(self, step: int) -> None:
+        """See `Sink`; what is dropped counts as lost."""
+        self._start = self._position = Position.at(self._database.read, self._claim.run, step)
+        self._taken_back, self._seen = step, self._evaluated(step)
+        self._replay(step)
+
+    def _evaluated(self, step: int) -> set[tuple[int, str]]:
+        return {(step, str(row[0])) for row in self._database.read(
+            "SELECT problem_set FROM evaluations WHERE run = ? AND step = ?",
+            (self._claim.run, step))}  # fmt: skip
+
     @contextlib.contextmanager
     def checkpoint(self, step: int) -> Iterator[Path]:
         """A fresh folder; on a clean exit it is committed with every row since the last one.
@@ -292,13 +288,13 @@ class RunWriter:
         """Close the progress file, whose content stays until the attempt is settled."""
         os.close(self._progress)
 
-    def _replay(self, database: Database) -> None:
+    def _replay(self, until: int) -> None:
         """Show the monitor the steps before the checkpoint, so that rules know the start."""
+        self._monitor, database = Monitor(), self._database
         rows = database.read(
             "SELECT step, samples, size, problems, successes, health FROM steps WHERE run = ? "
-            "ORDER BY step",
-            (self._claim.run,),
-        )
+            "AND step <= ? ORDER BY step", (self._claim.run, until),
+        )  # fmt: skip
         failed = training_failures(database, self._claim.run)
         for step, samples, size, problems, successes, health in rows:
             judged_Q = judged_of(unpack(problems, size), samples, failed.get(step, {}))
@@ -338,7 +334,7 @@ class RunWriter:
             remove(folder)
             raise
         self._steps, self._evaluations, self._unjudged = [], [], []
-        self._has_checkpoint = True
+        self._has_checkpoint, self._taken_back = True, None
         self._committed_at = time.monotonic()
         self._commit_s = self._committed_at - began
         for old in [*dropped, *self._put_off]:
@@ -351,6 +347,8 @@ class RunWriter:
         run, attempt, here = self._claim.run, self._claim.attempt, self._position
         with self._database.write(patience_s=patience_s) as connection:
             check_token(connection, self._claim)
+            if self._taken_back is not None:
+                take_back(connection, run, attempt, self._taken_back)
             connection.executemany(
                 "INSERT INTO steps (run, attempt, step, rollouts, tokens, samples, wall_s, health, "
                 "size, problems, successes) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from isocompute.domain.text import compact
-from isocompute.study.spec import RunSpec, on_cpu
+from isocompute.study.spec import RunSpec, on_cpu, shares_gpus
 from isocompute.study.sweep import Study, configuration_of
 
 NAMED = 0.1  # of a price, above which what starts take is told apart
@@ -145,7 +145,7 @@ def study_cost(
     Args:
         study: what would be run.
         calibration: measured seconds and tokens, of runs from their start; None leaves time out.
-        workers: runs at once.
+        workers: runs at once; those that share GPUs take the time of one after the other.
         runs: of the study, as far as each trains; None: all, to their end.
         steps: of each that are trained already, by hash.
         evaluations: how often the engine of a run evaluates up to its last step.
@@ -163,8 +163,10 @@ def study_cost(
     if calibration is not None:
         seconds = [run_seconds(study, spec, calibration, evaluations) for spec in runs]
         worker_s = sum(seconds)
-        wall_s = max(worker_s / max(workers, 1), max(seconds))
-        gpus = [spec.gpus for spec in runs]
+        # GPUs that runs share are no faster for it, as far as one run alone can tell.
+        at_once = 1 if any(shares_gpus(s.engine, s.engine_options) for s in runs) else workers
+        wall_s = max(worker_s / max(at_once, 1), max(seconds))
+        gpus = [spec.gpus or study.rates_by_batch.gpus for spec in runs]
         if all(gpus) and (study.rates_by_batch.known or known["gpu_hours"] is None):
             hours = sum(s * (n or 0) for s, n in zip(seconds, gpus, strict=True)) / 3600
             usd = study.rates.usd_per_gpu_hour

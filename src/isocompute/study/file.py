@@ -268,7 +268,8 @@ def _rates_by_batch(file: StudyFile) -> RatesByBatch:
     said = file.rates
     return RatesByBatch(
         known=[BatchRate(**one.model_dump()) for one in said.by_batch],
-        gpu_hours_per_start=said.gpu_hours_per_start, evaluations_timed=said.evaluations_timed,
+        gpus=said.gpus, gpu_hours_per_start=said.gpu_hours_per_start,
+        evaluations_timed=said.evaluations_timed,
     )  # fmt: skip
 
 

@@ -32,11 +32,13 @@ class RatesByBatch:
 
     Args:
         known: of each configuration.
+        gpus: that each run has, where its engine is not told how many; None: not known.
         gpu_hours_per_start: what a start of the trainer takes; None: not known.
         evaluations_timed: the GPU-hours hold evaluations already.
     """
 
     known: Sequence[BatchRate] = ()
+    gpus: int | None = None
     gpu_hours_per_start: float | None = None
     evaluations_timed: bool = False
 

@@ -45,6 +45,11 @@ def on_cpu(engine: str, options: Mapping[str, Any]) -> bool:
     return engine in ("local", "trl") and gpus_asked(engine, options) is None
 
 
+def shares_gpus(engine: str, options: Mapping[str, Any]) -> bool:
+    """Whether runs at a time train on the same GPUs, those of the machine of their runner."""
+    return engine in ("local", "trl") and gpus_asked(engine, options) is not None
+
+
 @dataclass(frozen=True, kw_only=True)
 class RunSpec:
     """Everything that one training run depends on.

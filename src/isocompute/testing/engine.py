@@ -77,6 +77,8 @@ class Recorder:
     def reached(self, step: int) -> None:
         """Nothing is kept of it."""
 
+    rewind = reached
+
     @contextlib.contextmanager
     def checkpoint(self, step: int) -> Iterator[Path]:
         """A fresh folder; it is kept when the context ends without an error."""

@@ -213,7 +213,7 @@ def test_two_models_of_a_table_are_not_averaged(folder: Path) -> None:
         for n in (4, 8):
             rows += [[model, 64, n, s, score(n, s, start=start)] for s in (0, 20, 40)]
     write_csv(folder / "a.csv", rows)
-    with pytest.raises(InputError, match=r"share their model, .* .--map model=run .*--where model=sm"):
+    with pytest.raises(InputError, match=r"share their model, .*--map model=run .*model=sm"):
         read(folder / "a.csv")
     curves = read(folder / "a.csv", where=["model=large"])
     assert [c.score_K[0] for c in curves] == [0.4, 0.4]

@@ -233,6 +233,16 @@ def test_a_batch_that_serves_several_steps_is_said_where_no_argument_is(tmp_path
     assert run.provenance.inferred == ("step: the log's counters move by 5 in an update",)
 
 
+def test_a_loop_that_logs_its_own_n_is_not_asked_for_what_trl_has(tmp_path: Path) -> None:
+    head = {"config": {"group_size": 8, "prompts_per_step": 32}}
+    rows = [{"step": t, "eval_reward": score(t, 4), "reward": 0.3} for t in AT]
+    log = write(tmp_path / "own.jsonl", "".join(json.dumps(row) + "\n" for row in (head, *rows)))
+    maps = ["group_size=rollouts_per_problem", "prompts_per_step=problems_per_batch"]
+    (run,) = read_log(log, settings=load_settings([], maps))
+    assert (run.problems_per_batch, run.rollouts_per_problem) == (32, 8)
+    assert not any("num_iterations" in line for line in run.provenance.inferred)
+
+
 @pytest.mark.parametrize("name", ["{}_config.json", "{}.json"])
 def test_a_history_takes_the_configuration_of_its_run(tmp_path: Path, name: str) -> None:
     for n in (4, 8):

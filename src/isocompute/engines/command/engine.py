@@ -91,7 +91,8 @@ class _Attempt:
         self, spec: RunSpec, options: CommandOptions, resume: Path | None, sink: Sink
     ) -> None:
         self.spec, self.options, self.sink = spec, options, sink
-        self.at: dict[str, Any] = {"step": 0, "tokens": 0, "grid": -1, "folder": None, "map": {}}
+        self.at: dict[str, Any] = {"step": 0, "tokens": 0, "grid": -1, "folder": None, "map": {},
+                                   "said": []}  # fmt: skip
         if resume is not None:
             self.at |= json.loads((resume / _REFERENCE).read_text())
         self.home = Path(options.folder).absolute() / spec.hash
@@ -122,7 +123,8 @@ class _Attempt:
         self._keep_log()
         job = self._launch()
         due = time.monotonic() + _NAMED_S
-        tail, look = Tail(self.folder / self.options.log), 0.0
+        steps = self.spec.allocation.steps if self.options.reader == "console" else None
+        tail, look = Tail(self.folder / self.options.log, steps), 0.0
         try:
             while (code := job.poll()) is None:
                 moment = time.monotonic() + self.options.poll_s
@@ -194,6 +196,7 @@ class _Attempt:
         last = last_of(found)
         allocation = self.spec.allocation
         tokens = tokens_of(found)
+        self._follow(scores)
         took, tested, seen = seconds_of(found, last), evaluated_s(found, last), self.at["step"]
         for step in range(self.at["step"], min(last, allocation.steps) + 1):
             if step > self.at["step"]:
@@ -212,10 +215,26 @@ class _Attempt:
             if step in due and (index > self.at["grid"] or step == self.spec.last_step):
                 self.at["grid"] = index
                 of_step = [one[1:] for one in scores if one[0] == step]
+                self.at["said"].append([step, self.at["tokens"], index, _sums(of_step)])
                 wall_s, seen = tested(seen, step) / len(of_step), step
                 for one in of_step:
                     self._evaluation(step, wall_s, *one)
         self._checkpoint()
+
+    def _follow(self, scores: list[Any]) -> None:
+        """Take back what a trainer did anew, that went on from before where its slice had ended.
+
+        Its log tells other scores then than were stored; one that tells none of a step proves
+        nothing.
+        """
+        now = {step: _sums([one[1:] for one in scores if one[0] == step]) for step, *_ in scores}
+        said = self.at["said"]
+        for i, (step, *_, sums) in enumerate(said):
+            if now.get(step, sums) != sums:
+                back, tokens, grid, _ = said[i - 1] if i else (-1, 0, -1, None)
+                self.sink.rewind(back)
+                self.at |= {"step": max(back, 0), "tokens": tokens, "grid": grid, "said": said[:i]}
+                return
 
     def _keep_map(self) -> None:
         """Hold a run to the map by which its first scores were read."""
@@ -236,3 +255,8 @@ class _Attempt:
             problem_set=name, samples=samples, successes_P=successes_P,
             sampled_rollouts=samples * len(successes_P), wall_s=wall_s,
         ))  # fmt: skip
+
+
+def _sums(of_step: list[Any]) -> list[list[Any]]:
+    """Successes of an evaluation, by validation set, as JSON keeps them."""
+    return [[name, samples, int(np.sum(successes_P))] for name, samples, successes_P in of_step]

@@ -55,8 +55,7 @@ class CommandOptions:
             no part of a run, and may be mended without training it again.
         fixed: words of the recipe that the command sets by itself.
         folder: where runs have their folders.
-        gpus: on which one run trains; newer studies say it under `rates`, where it is no part of
-            a run.
+        gpus: on which one run trains, as older studies say it; now `rates.gpus`, no part of a run.
         poll_s: seconds between two looks at the process.
     """
 

@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any
 
@@ -19,6 +19,7 @@ import numpy as np
 from isocompute.engines.base import EvaluationRecord, Sink, StepRecord, Unjudged
 from isocompute.engines.bundle import portable_name, write_bundle
 from isocompute.engines.jobs import check_module, guarded, tail_of
+from isocompute.engines.options import half_weights
 from isocompute.engines.trl.options import (
     TrlOptions,
     check_spec,
@@ -63,6 +64,12 @@ class TrlEngine:
             NotInstalledError: if it has not.
         """
         check_module("trl", TrlOptions.of(spec).python or sys.executable)
+
+    def cautions(self, spec: RunSpec) -> list[str]:
+        """Of weights that lose what they learn."""
+        init = TrlOptions.of(spec).overrides.get("model_init_kwargs")
+        precision = init.get("dtype") if isinstance(init, Mapping) else None
+        return half_weights("overrides: model_init_kwargs.dtype", precision)
 
     def run(self, spec: RunSpec, resume: Path | None, sink: Sink) -> None:
         """Train from the start or from a checkpoint's files to the end of the allocation.

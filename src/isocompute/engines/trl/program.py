@@ -171,10 +171,10 @@ def run(channel: Channel) -> None:
     datasets.disable_progress_bars()
     cuda = JOB["device"] == "cuda" or (JOB["device"] == "auto" and torch.cuda.is_available())
     tokenizer = transformers.AutoTokenizer.from_pretrained(JOB["model"], padding_side="left")
+    arguments = {"bf16": cuda, "gradient_checkpointing": cuda, **JOB["config"]}
     # In bfloat16 weights would keep 1% of what an update of 1e-6 changes.
-    arguments = {
-        "bf16": cuda, "gradient_checkpointing": cuda, "model_init_kwargs": {"dtype": "float32"},
-        **JOB["config"],
+    arguments["model_init_kwargs"] = {
+        "dtype": "float32", **(arguments.get("model_init_kwargs") or {}),
     }  # fmt: skip
     if tokenizer.eos_token is None:
         # Answers of fixed length: TRL needs a word for the end, which then must never come

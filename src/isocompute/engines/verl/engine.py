@@ -11,11 +11,13 @@ from typing import Any
 from isocompute.allocation import evaluation_index, even_evaluations
 from isocompute.engines.base import EvaluationRecord, Sink
 from isocompute.engines.jobs import Job, LocalJob, RayJob, check_module, wait_until
+from isocompute.engines.options import half_weights
 from isocompute.engines.verl.checkpoints import Checkpoints
 from isocompute.engines.verl.follow import Follower, Progress
 from isocompute.engines.verl.installed import check_installed
 from isocompute.engines.verl.leftovers import Leftovers
 from isocompute.engines.verl.options import VerlOptions, check_spec
+from isocompute.engines.verl.overrides import CRITIC_WEIGHTS, WEIGHTS, override_leaves
 from isocompute.engines.verl.render import (
     override_lines,
     render_keys,
@@ -60,6 +62,12 @@ class VerlEngine:
         options = VerlOptions.of(spec)
         if options.ray_address is None:
             check_module("verl", options.python, python_environment(options))
+
+    def cautions(self, spec: RunSpec) -> list[str]:
+        """Of weights that lose what they learn."""
+        set_to = override_leaves(VerlOptions.of(spec).overrides)
+        keys = [WEIGHTS] + [CRITIC_WEIGHTS] * (spec.recipe.objective == "ppo")
+        return [line for key in keys for line in half_weights(key, set_to.get(key))]
 
     def evaluations(self, spec: RunSpec) -> int:
         """Validations of verl, kept or not: every so many steps, and at the end."""

@@ -180,9 +180,10 @@ def check_spec(spec: RunSpec, options: VerlOptions) -> None:
         )
     if (b_p // shares * n) % options.gpus:
         part = f"{b_p} * {n} = {b_p * n}" if shares == 1 else f"{b_p} / {shares} * {n}"
+        fits = next(g for g in range(options.gpus, 0, -1) if b_p // shares * n % g == 0)
         raise InputError(
             f"B_p * n of an update must be a multiple of the GPUs, but got {part} on "
-            f"{options.gpus} GPUs (verl would pad or refuse); change the allocation or the nodes."
+            f"{options.gpus} GPUs (verl would pad or refuse); take {fits}, or another B_p."
         )
     if len(spec.train) < b_p:
         raise InputError(

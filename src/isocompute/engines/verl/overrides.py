@@ -17,6 +17,7 @@ _PATH = re.compile(rf"{_SEGMENT}(\.{_SEGMENT})*")
 _HYDRAS_OWN = re.compile(r"_[a-z]+_")  # `_target_` would put another class in a section's place
 _ACTOR, _REF, _ROLLOUT = (f"actor_rollout_ref.{part}" for part in ("actor", "ref", "rollout"))
 _CONTEXT = f"{_ROLLOUT}.max_model_len"
+WEIGHTS, CRITIC_WEIGHTS = f"{_ACTOR}.fsdp_config.model_dtype", "critic.fsdp.model_dtype"
 
 
 def _below(sections: tuple[str, ...], *keys: str) -> Iterator[str]:
@@ -98,7 +99,7 @@ def checked_overrides(
             that nobody has looked at, or that is no path.
     """
     for key, value in ((str(key), value) for key, value in overrides.items()):
-        for path, leaf in _leaves(key.removeprefix("+").removeprefix("+"), value):
+        for path, leaf in _leaves(_plain(key), value):
             if not _PATH.fullmatch(path):
                 raise InputError(
                     "an override must be one dotted Hydra key, with + or ++ before it where it is "
@@ -111,6 +112,16 @@ def checked_overrides(
                     f"by length instead of by problem, but got {leaf!r} for {key!r}; remove it."
                 )
     return dict(overrides)
+
+
+def override_leaves(overrides: Mapping[str, Any]) -> dict[str, Any]:
+    """What each Hydra key is set to."""
+    return {path: leaf for key, value in overrides.items()
+            for path, leaf in _leaves(_plain(str(key)), value)}  # fmt: skip
+
+
+def _plain(key: str) -> str:
+    return key.removeprefix("+").removeprefix("+")
 
 
 def _check(key: str, path: str, value: Any, longest: int) -> None:

@@ -16,7 +16,7 @@ from typing import Any
 from isocompute.allocation import even_interval
 from isocompute.engines.bundle import portable_name, write_bundle
 from isocompute.engines.verl.options import VerlOptions
-from isocompute.engines.verl.overrides import checked_overrides
+from isocompute.engines.verl.overrides import WEIGHTS, checked_overrides
 from isocompute.errors import InputError
 from isocompute.problems import ProblemSet
 from isocompute.study.spec import RunSpec
@@ -67,6 +67,7 @@ def render_keys(
         "actor_rollout_ref.model.path": options.model,
         "actor_rollout_ref.model.use_remove_padding": True,
         "actor_rollout_ref.model.enable_gradient_checkpointing": True,
+        WEIGHTS: "fp32",  # products are bfloat16: verl's mixed precision
         f"{_ACTOR}.use_dynamic_bsz": True,
         f"{_ACTOR}.ppo_max_token_len_per_gpu": options.micro_batch_tokens,
         f"{_ROLLOUT}.name": options.rollout_engine,

@@ -51,15 +51,15 @@ from isocompute.importers.words.fresh import Found
 from isocompute.importers.words.paths import run_name
 from isocompute.importers.words.settings import Settings
 
-_ANSI = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
+ANSI = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 # what srun (a rank) and container logs (a time) put before a line, and (TaskRunner pid=123, ip=...)
-_PREFIX = re.compile(
+PREFIX = re.compile(
     r"^(?:[0-9]{1,5}: |[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9:.,]{5,20}(?:Z|[+-][0-9:]{4,6})? )*"
     r"(?:(\([A-Za-z_][^()]{0,200}\)) ?)?"
 )
 _PROCESS = re.compile(r"\([A-Za-z_]\w* [^()]{0,200}?pid=[0-9][^()]{0,200}\)")
 # a progress bar may stand before it, in the same line: [1:12:31<6:01:14, 59.87s/it]step:5 - ...
-_STEP = re.compile(r"(?:^|[\s\]])step:([0-9]{1,15}) - (.*)", re.DOTALL)
+STEP = re.compile(r"(?:^|[\s\]])step:([0-9]{1,15}) - (.*)", re.DOTALL)
 # the command that started the run, whole (set -x) or line by line
 _OVERRIDE = re.compile(
     r"(?:^|[\s'\"+])((?:data|actor_rollout_ref|trainer|algorithm|generator)(?:\.[A-Za-z_]\w*)+)=([^\s'\"\\]+)"
@@ -115,19 +115,19 @@ def _read(path: Path, settings: Settings, part: Part, others: int) -> list[Impor
             if data is None:
                 errors.add(number, "a line is too long or cannot be unpacked")
                 continue
-            text = _ANSI.sub("", data.decode("utf-8", "replace"))
+            text = ANSI.sub("", data.decode("utf-8", "replace"))
             if "%|" in text or "'epoch': " in text or " steps = " in text:
                 progress.take(text, number)
             # a progress bar rewrites its line: what follows the last return is what stood there
             text = text.rsplit("\r", 1)[-1]
-            before = _PREFIX.match(text)
+            before = PREFIX.match(text)
             process = before.group(1) if before else None
             text = text[before.end() :] if before else text
             whole = joined.take(text, process)
             if whole is None:
                 continue
             text = whole
-            match = _STEP.search(text)
+            match = STEP.search(text)
             if match:
                 config = _cut_off(config, text, runs.pending)
                 named = _PROCESS.search(text, 0, match.start())  # behind a prefix of any form

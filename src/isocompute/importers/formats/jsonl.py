@@ -16,9 +16,10 @@ from isocompute.importers.formats.dumps import (
     step_of_path,
 )
 from isocompute.importers.formats.whose import UnnamedRows
+from isocompute.importers.runs.begun import with_base
 from isocompute.importers.runs.collect import MAX_RUNS, Collector
 from isocompute.importers.runs.counting import Parts, parts_of
-from isocompute.importers.values.imported import Errors, ImportedRun, provenance_of
+from isocompute.importers.values.imported import Errors, ImportedRun, Provenance, provenance_of
 from isocompute.importers.values.reading import (
     MAX_LINE_BYTES,
     flatten,
@@ -28,15 +29,14 @@ from isocompute.importers.values.reading import (
     unfolded,
     whole,
 )
-from isocompute.importers.values.series import IDS, OF_MAX, SETTINGS, STEPS, step_of
+from isocompute.importers.values.series import IDS, OF_MAX, RUNS, SETTINGS, STEPS, step_of
 from isocompute.importers.words.called import may_be_setting
 from isocompute.importers.words.configuration import settings_in_row
 from isocompute.importers.words.paths import run_name
 from isocompute.importers.words.settings import Settings
 from isocompute.importers.words.splits import OF_SPLIT, SPLITS
 
-_RUN = ("run", "run_name", *IDS)
-RUN_KEYS = frozenset(_RUN)
+RUN_KEYS = frozenset(RUNS)
 _SEPARATOR = re.compile("[./]")
 _FEW = 2  # counts: as many go up by chance
 _KEYS = 8  # of a row without a step
@@ -97,7 +97,7 @@ class RunsOfRows:
         if self._key is None:  # looked for in rows until one has it
             if RUN_KEYS.isdisjoint(row):  # nearly every row of a million
                 return self._unnamed.of(row, step)
-            self._key = next((k for k in _RUN if isinstance(row.get(k), str)), None)
+            self._key = next((k for k in RUNS if isinstance(row.get(k), str)), None)
             if self._key is None:
                 return self._unnamed.of(row, step)
         name = row.get(self._key)
@@ -126,12 +126,13 @@ class RunsOfRows:
         self.first.counters.infer(parts.told)
         return {**row, parts.step: at}
 
-    def finish(self) -> list[Collector]:
+    def finish(self, path: Path, source: str, provenance: Provenance) -> list[ImportedRun]:
         """Those that have rows, each with the configuration that the files beside it say."""
         for collector in self._known.values():
             collector.configure_beside(self._path, alone=len(self._known) == 1)
         first = [self.first] if self.first.n_rows or not self._known else []
-        return [*first, *self._unnamed.settle(), *self._known.values()]
+        every = [*first, *self._unnamed.settle(), *self._known.values()]
+        return with_base([one.finish(path, source, provenance) for one in every])
 
 
 def read_jsonl(paths: Sequence[Path], settings: Settings, name: str = "") -> list[ImportedRun]:
@@ -157,8 +158,7 @@ def read_jsonl(paths: Sequence[Path], settings: Settings, name: str = "") -> lis
     finish_dumps(dumps, collector)
     if errors.count:
         collector.note(errors.told())
-    provenance = provenance_of(first, source)
-    return [one.finish(first, source, provenance) for one in runs.finish()]
+    return runs.finish(first, source, provenance_of(first, source))
 
 
 def without_steps(path: Path, collector: Collector) -> InputError:
@@ -277,7 +277,8 @@ def take_row(
             collector.configure({"max_steps": planned})
             row = {**row, key: done}
         row[key] = collector.counters.counted_on(row[key])
-        if (counts := "step" if calls else key) in row:
+        counts = "step" if calls else key
+        if counts in row and ("epoch" in row or collector.counters.has_epochs):
             row[counts] = collector.counters.in_epochs(row[counts], row)
         if not collector.n_rows:
             collector.configure(settings_in_row(row), number)

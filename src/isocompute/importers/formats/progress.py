@@ -21,7 +21,7 @@ from isocompute.importers.values.imported import UnclearError
 from isocompute.importers.values.reading import number, parse_python
 from isocompute.importers.values.series import OF_MAX
 
-_BAR = re.compile(
+BAR = re.compile(
     r"(?:^|\r)(?:Train:)?\s*[0-9]{1,3}%\|[^|\r]{0,200}\|\s*([0-9]{1,12})/([0-9]{1,12}) \["
 )
 _LOGGED = re.compile(r"\{'[^\r\n]{1,20000}?'epoch': [^\r\n{}]{1,300}\}")
@@ -67,7 +67,7 @@ class Progress:
                 self._epochs = int(count.replace(",", ""))
             else:
                 self._planned = int(count.replace(",", ""))
-        marks = [(m.start(), m) for m in _BAR.finditer(text)]
+        marks = [(m.start(), m) for m in BAR.finditer(text)]
         marks += [(m.start(), m) for m in _LOGGED.finditer(text)]
         for _, mark in sorted(marks, key=lambda pair: pair[0]):
             if mark.re is _LOGGED:

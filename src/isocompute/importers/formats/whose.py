@@ -15,6 +15,7 @@ from itertools import chain
 from pathlib import Path
 
 from isocompute.importers.beside.described import two_in_rows
+from isocompute.importers.runs.begun import OF_BASE
 from isocompute.importers.runs.collect import MAX_RUNS, Collector
 from isocompute.importers.values.cells import Rows
 from isocompute.importers.values.imported import Errors, UnclearError
@@ -67,7 +68,7 @@ class _Apart:
     """What rows that name no run say of it, and the first and last step of those that say it."""
 
     def __init__(self) -> None:
-        self.is_blank = False  # a row says nothing of the kind
+        self.is_blank = self.at_zero = False  # a row says nothing of the kind; one of step 0
         self._spans: dict[_Said, tuple[int, int] | None] = {}
 
     def take(self, said: _Said, step: object) -> None:
@@ -86,8 +87,9 @@ class _Apart:
         keys = dict.fromkeys(key for said in every for key in said)
         differ = [key for key in keys if len({said.get(key) for said in every}) > 1]
         spans = [span for span in self._spans.values() if span is not None]
+        again = self.at_zero and not min((first for first, _ in spans), default=0)
         if differ and (
-            self.is_blank or len(spans) < len(every)
+            self.is_blank or again or len(spans) < len(every)  # a run has its own step 0
             or max(first for first, _ in spans) > min(last for _, last in spans)
             or any(key not in said for said in every for key in differ)
         ):
@@ -188,7 +190,10 @@ class UnnamedRows:
     def of(self, row: Mapping[str, object], step: object) -> Collector:
         """The collector of the run whose settings a row repeats."""
         if IN_ROWS.isdisjoint(row) and "config" not in row:  # nearly every row of a million
-            self._apart.is_blank = True
+            if step == 0:
+                self._apart.at_zero = True
+            else:
+                self._apart.is_blank = True
             return self._first
         config = repr(row.get("config"))
         likeness = config, *(f"{key}={row[key]}" for key in sorted(IN_ROWS & row.keys()))
@@ -239,6 +244,8 @@ class UnnamedRows:
         self._refuse_side_by_side()
         if not (differ := self._apart.differing(name := self._first.name)):
             return []
+        if self._apart.at_zero:
+            self._first.counters.infer(OF_BASE)
         for said, collector in self._runs.items():
             _rename(collector, name, said, differ)
             seeds = all(one.endswith("seed") for one in differ)

@@ -312,7 +312,9 @@ def iterations_of(c: Collected) -> int:
             c.note(f"the log says num_iterations={own}, the setting {told}: the log's is used")
         return c.found.ticks
     by = {p.column.trainer for p in c.points if p.step}  # OpenRLHF's train/reward is as TRL's
-    if told is None and not of_another(c.config) and "trl" in by and "openrlhf" not in by:
+    # a loop that logs an n of its own words is none of TRL, which logs all arguments or none
+    ours = c.found.rollouts_per_problem is not None and not c.beside
+    if told is None and not (of_another(c.config) or ours) and by & {"trl", "openrlhf"} == {"trl"}:
         c.counters.infer(
             f"{TAKEN_ONCE}, since no arguments of TRL are there; where a batch of rollouts "
             "serves several steps, add --set num_iterations=K with your own number"

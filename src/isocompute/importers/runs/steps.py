@@ -84,6 +84,7 @@ class Counters:
         self._late: set[int] = set()  # by how much evaluations stand after their policy's update
         self._before: tuple[int, Mapping[str, object]] = (0, {})  # step of the row before, and it
         self._epoch: float | None = None  # the last that a row said
+        self.has_epochs = False  # a row said one
         self.backward = False  # the log goes back in time where it goes back to a step
         self._ends: dict[str, int] = {}  # of counters beside the named one: how far they go
         self._per_epoch = False  # steps begin anew with an epoch
@@ -108,7 +109,8 @@ class Counters:
 
     def follow(self, step: int, values: Mapping[str, object]) -> bool:
         """Take a row; whether its step goes back. Begun anew with an epoch it counts within one."""
-        was, now = self._epoch, number(values.get("epoch"))
+        was, said = self._epoch, values.get("epoch")
+        now = None if said is None else number(said)  # nearly every row of a million says none
         if back := step < self._before[0]:
             self._per_epoch |= now is not None and was is not None and now > was
             self.backward |= goes_back(clock_of(self._before[1]), clock_of(values))
@@ -126,6 +128,7 @@ class Counters:
         epoch, at = whole(values.get("epoch")), whole(step)
         if at is None or self.wanted is not None or (epoch is None and not self._epochs.before):
             return step
+        self.has_epochs = True
         if epoch is None:
             own = self._epochs.beside(at)
             self._per_epoch |= own is None

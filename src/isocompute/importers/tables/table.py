@@ -321,6 +321,9 @@ def lacking(column: pa.ChunkedArray) -> NDArray[np.bool_]:
     import pyarrow.compute as pc
 
     if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
+        with contextlib.suppress(pa.ArrowInvalid):  # the usual case, nothing but numbers
+            found: FloatArray = as_numpy(column.cast(pa.float64()), np.nan)
+            return np.isnan(found)
         plain = pc.utf8_lower(pc.utf8_trim_whitespace(column))
         form = f"^(?:{'|'.join(map(re.escape, _MISSING))})$"  # an Arrow array would load pandas
         said = pc.match_substring_regex(plain, form)

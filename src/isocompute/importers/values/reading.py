@@ -11,6 +11,7 @@ import contextlib
 import datetime
 import gzip
 import hashlib
+import io
 import json
 import math
 import re
@@ -23,6 +24,7 @@ from typing import IO, Any, NamedTuple, ParamSpec, TypeVar, cast
 import orjson
 
 from isocompute.errors import InputError
+from isocompute.importers.values import containers
 
 MAX_LINE_BYTES = 4 << 20  # a validation sample of 100k tokens is far below; a parse stays < 200 MB
 MAX_DECOMPRESSED_BYTES = 8 << 30  # gzip expands up to 1000 times
@@ -73,7 +75,7 @@ class Line(NamedTuple):
 
 
 def open_log(path: Path) -> IO[bytes]:
-    """Open a file, unpacking gzip on the fly.
+    """Open a file, unpacking gzip and a container's lines on the fly.
 
     Raises:
         InputError: if it cannot be read, or is a zip archive.
@@ -87,14 +89,14 @@ def open_log(path: Path) -> IO[bytes]:
             f"a log must be readable, but {str(path)!r} gives {error.strerror}; check the path."
         ) from error
     if magic[:2] == b"\x1f\x8b":
-        return cast(IO[bytes], gzip.GzipFile(fileobj=handle, mode="rb"))
+        return containers.unpacked(cast(IO[bytes], gzip.GzipFile(fileobj=handle, mode="rb")))
     if magic == b"PK\x03\x04":
         handle.close()
         raise InputError(
             f"a log must be a plain or gzip file, but {str(path)!r} is a zip archive (or a .pt "
             "file); unpack it first."
         )
-    return handle
+    return containers.unpacked(handle)
 
 
 def iter_lines(handle: IO[bytes], name: str) -> Iterator[Line]:
@@ -103,7 +105,7 @@ def iter_lines(handle: IO[bytes], name: str) -> Iterator[Line]:
     Raises:
         InputError: if a compressed file unpacks to more than the cap.
     """
-    packed = isinstance(handle, gzip.GzipFile)
+    packed = not isinstance(getattr(handle, "raw", None), io.FileIO)
     total = 0
     number = 0
     while True:

@@ -25,10 +25,16 @@ from isocompute.errors import InputError
 from isocompute.importers.beside.elsewhere import is_answer
 from isocompute.importers.formats.dumps import Dump, finish_dumps
 from isocompute.importers.formats.jsonl import RunsOfRows, take_row, without_steps
-from isocompute.importers.runs.collect import Collector
-from isocompute.importers.values.imported import Errors, ImportedRun
+from isocompute.importers.runs.collect import MAX_RUNS, Collector
+from isocompute.importers.values.imported import Errors, ImportedRun, UnclearError
 from isocompute.importers.values.reading import clean_text, in_time, parse_json
-from isocompute.importers.values.series import SETTINGS, STEPS, points_of, settings_of
+from isocompute.importers.values.series import (
+    RUNS,
+    SETTINGS,
+    STEPS,
+    points_of,
+    settings_of,
+)
 from isocompute.importers.words.fresh import OF_STATE
 from isocompute.importers.words.names import written_in
 from isocompute.importers.words.paths import folder_name, run_name
@@ -97,21 +103,55 @@ def read_documents(
     """Those runs, each with its own settings."""
     errors = Errors(str(path))
     return [
-        take_document(one, Collector(clean_text(name), errors, settings.for_run(name)), path)
-        .finish(path, "series-json")
-        for name, one in found
+        run.finish(path, "series-json") for name, one in found
+        for run in take_document(
+            one, Collector(clean_text(name), errors, settings.for_run(name)), path)
     ]  # fmt: skip
 
 
 def take_document(
     state: Mapping[str, object], collector: Collector, path: Path, *, alone: bool = False
-) -> Collector:
-    """Give a collector all that a document of one run says."""
-    collector.configure(settings_of(state))
+) -> list[Collector]:
+    """Give a collector all that a document of one run says, or one to each run that rows name.
+
+    Raises:
+        UnclearError: where some rows name one of several runs, and others none.
+    """
+    config, runs, unnamed = settings_of(state), dict[str, Collector](), 0
+    collector.configure(config)
     collector.configure_beside(path, alone=alone)
     for number, point in enumerate(points_of(state), start=1):
-        collector.row(point.step, point.values, number, calls=point.calls)
-    return collector
+        one = collector
+        if (name := next((v for k in RUNS if isinstance(v := point.values.get(k), str)), "")):
+            one = runs[name] if name in runs else _further(name, config, collector, path, runs)
+        elif not unnamed:
+            unnamed = number
+        one.row(point.step, point.values, number, calls=point.calls)
+    if len(runs) > 1:
+        first, other = list(runs)[:2]
+        if unnamed:
+            raise UnclearError(
+                f"{path}: every row must say its run where a document holds several, but row "
+                f"{unnamed} names none and others {clean_text(first, 40)!r} and "
+                f"{clean_text(other, 40)!r}; write a file for each run."
+            )
+        collector.rename(clean_text(first))
+    return [*runs.values()] or [collector]
+
+
+def _further(
+    name: str, config: dict[str, object], first: Collector, path: Path, runs: dict[str, Collector]
+) -> Collector:
+    """The collector of a run that rows of a document name: its own, and the first's for the first."""
+    if not runs:
+        runs[name] = first
+    elif len(runs) >= MAX_RUNS:
+        raise InputError(f"a log must hold at most {MAX_RUNS} runs, but {str(path)!r} has more; split it.")
+    else:
+        runs[name] = Collector(clean_text(name), first.errors, first.settings.for_run(name))
+        runs[name].configure(config)
+        runs[name].configure_beside(path, alone=False)
+    return runs[name]
 
 
 def _is_run(one: object) -> bool:
@@ -187,8 +227,8 @@ def read_trainer_state(path: Path, settings: Settings) -> list[ImportedRun]:
             f"a trainer_state.json must hold a list `log_history`, but {str(path)!r} does not"
             f"{f' ({reason})' if reason else ''}; use the one of another checkpoint."
         )
-    elif (found := _of_series(state, collector, path)) is not None:
-        return [found.finish(path, "series-json")]
+    elif found := _of_series(state, collector, path):
+        return [one.finish(path, "series-json") for one in found]
     else:
         raise _no_course(state, path)
     collector.configure({
@@ -254,12 +294,11 @@ def _evaluated_after(
     return None
 
 
-def _of_series(state: dict[str, Any], collector: Collector, path: Path) -> Collector | None:
-    """The run of a document of series; None where it holds none."""
+def _of_series(state: dict[str, Any], collector: Collector, path: Path) -> list[Collector]:
+    """The run of a document of series, or those that its rows name; none where it holds none."""
     if isinstance(name := state.get("name"), str) and name:
         collector.rename(name)
-    take_document(state, collector, path, alone=True)
-    return collector if collector.n_rows else None
+    return [one for one in take_document(state, collector, path, alone=True) if one.n_rows]
 
 
 def _recover(text: str) -> list[Any]:

@@ -28,7 +28,7 @@ from isocompute.importers.values.reading import (
     unfolded,
     whole,
 )
-from isocompute.importers.values.series import SETTINGS
+from isocompute.importers.values.series import RUNS, SETTINGS
 from isocompute.importers.words.called import may_be_setting
 from isocompute.importers.words.configuration import settings_in_row
 from isocompute.importers.words.meanings import OF_SPLIT, SPLITS
@@ -41,9 +41,7 @@ STEPS = ("step", "global_step", OF_MAX, "_step", "iteration", "iter", "update", 
 
 _STEP_KEYS = frozenset(STEPS)
 
-# keys of a row that name its run: pandas, MLflow, Comet
-_RUN = ("run", "run_name", "run_id", "run_uuid", "experimentKey", "experiment_key")
-RUN_KEYS = frozenset(_RUN)
+RUN_KEYS = frozenset(RUNS)
 _ID = ("run_id", "run_uuid", "experimentKey", "experiment_key", "wandb_id")  # of runs of one name
 _SEPARATOR = re.compile("[./]")
 _FEW = 2  # counts: as many go up by chance
@@ -105,7 +103,7 @@ class RunsOfRows:
         if self._key is None:  # looked for in rows until one has it
             if RUN_KEYS.isdisjoint(row):  # nearly every row of a million
                 return self._unnamed.of(row, step)
-            self._key = next((k for k in _RUN if isinstance(row.get(k), str)), None)
+            self._key = next((k for k in RUNS if isinstance(row.get(k), str)), None)
             if self._key is None:
                 return self._unnamed.of(row, step)
         name = row.get(self._key)

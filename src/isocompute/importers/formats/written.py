@@ -29,6 +29,7 @@ from isocompute.importers.formats.whose import STEP_COLUMNS
 from isocompute.importers.runs.collect import Collector
 from isocompute.importers.tables.handing import is_a_table, of_training_alone
 from isocompute.importers.tables.workbooks import LATEX, SEED, is_workbook
+from isocompute.importers.values.cells import means_of, of_means
 from isocompute.importers.values.imported import (
     DESIGN,
     Errors,
@@ -46,6 +47,7 @@ from isocompute.importers.values.reading import (
     whole,
 )
 from isocompute.importers.values.series import STEPS
+from isocompute.importers.words.called import may_be_setting
 from isocompute.importers.words.configuration import configuration
 from isocompute.importers.words.meanings import SPLIT_IN_KEY, SPLITS, tell_of_training
 from isocompute.importers.words.names import pattern_in_columns
@@ -127,8 +129,7 @@ def read_prefixed(path: Path, settings: Settings) -> list[ImportedRun]:
         return _runs(path, settings, rows, said, run_name(path), counted)
     step = next(key for one in rows for key in STEPS if key in one.row)
     at = [(one.line, v) for one in rows if (v := whole(one.row.get(step))) is not None]
-    found, began = list[ImportedRun](), 0
-    resumes = any(RESUMES.search(cell.code) for cell in cells)
+    found, began, resumes = list[ImportedRun](), 0, any(RESUMES.search(one.code) for one in cells)
     for name, last, said in trainings_of(cells, at):
         own = [one for one in rows if began < one.line <= last]
         called = f"{run_name(path)} {name}".strip()
@@ -350,26 +351,27 @@ def read_notes(path: Path, settings: Settings) -> list[ImportedRun]:
             said = {explained(key): cell for key, cell in zip(table.names, row, strict=True)}
             said = {"steps" if k.lower() in _UPDATES else k: v for k, v in said.items() if v}
             found = configuration(said)
-            ours = {name: getattr(found, name) for name in DESIGN}
-            about.setdefault(row[named or 0], {}).update(said | {
-                name: value for name, value in ours.items() if value is not None
-            })
+            ours = {name: v for name in DESIGN if (v := getattr(found, name)) is not None}
+            about.setdefault(row[named or 0], {}).update(said | ours)
     seeds = {*SEED.findall("\n".join(line for line in text.splitlines() if "|" not in line))}
     runs = dict[str, Collector]()
     for table, step in courses:
         named, wide = table.at(NAMING), Settings(pattern=pattern_in_columns(table.names))
         is_wide = all(wide.for_run(k).named for i, k in enumerate(table.names) if i != step)
+        means = means_of(cell for row in table.rows for i, cell in enumerate(row)
+                         if not may_be_setting(table.names[i]))  # fmt: skip
         for nth, row in enumerate(table.rows, table.line + 2):
-            values = {key: cell for i, (key, cell) in enumerate(zip(table.names, row, strict=True))
+            values = {key: means.get(cell, cell) for i, (key, cell)
+                      in enumerate(zip(table.names, row, strict=True))
                       if cell and i not in (step, named)}  # fmt: skip
             own = (table.heading or run_name(path)) if named is None else row[named]
-            of = {own: values}
-            if named is None and is_wide:  # a run in each column
-                of = {key: {_CELL: cell} for key, cell in values.items()}
+            of = {own: values} if named is not None or not is_wide else {  # a run in each column
+                key: {_CELL: cell} for key, cell in values.items()}
             for name, said in of.items():
                 if name not in runs:
                     one = runs[name] = Collector(name, errors, settings.for_run(name))
                     one.configure(about.get(name, {}))
+                    one.counters.inferred += of_means(means)
                     if len(seeds) == 1 and not any("seed" in key.lower() for key in one.configured):
                         one.configure({"seed": min(seeds)})
                         one.counters.infer(f"seed: {min(seeds)}, as the text of the notes says")
@@ -384,8 +386,7 @@ def _tables(text: str) -> Iterator[_Table]:
         if match := _HEADING.fullmatch(lines[at]):
             heading = match[1].strip("`*_ ")
         elif "|" in lines[at] and at + 1 < len(lines) and _RULER.fullmatch(lines[at + 1].strip()):
-            first, names, rows = at + 1, _cells(lines[at]), list[list[str]]()
-            at += 2
+            first, names, rows, at = at + 1, _cells(lines[at]), list[list[str]](), at + 2
             while at < len(lines) and "|" in lines[at]:
                 if len(cells := _cells(lines[at])) == len(names):
                     rows.append(cells)

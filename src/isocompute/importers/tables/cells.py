@@ -19,7 +19,7 @@ from isocompute.importers.tables.table import (
     lacking,
     rows_where,
 )
-from isocompute.importers.values.cells import ends_within_line
+from isocompute.importers.values.cells import ends_within_line, means_of, of_means
 from isocompute.importers.values.imported import DESIGN, UnclearError
 from isocompute.importers.values.reading import number
 from isocompute.importers.words.called import LOG2, refuse_logarithm
@@ -34,6 +34,7 @@ _UNIT = re.compile(
 )
 # A number of three digits as spreadsheets show it: 1.02E+06.
 _SHOWN = r"^\s*[0-9][.,][0-9]{2}[eE]\+[0-9]{1,3}\s*$"
+_SIGNS = r"[\x{b1}+\\(\[]"  # of a width behind a mean
 _OF_RUNS = ("run", "seed", "rollouts_per_problem", "problems_per_batch")
 _OF_EVALUATION = ("steps", "rollouts", "tokens", "problem_set", "metric", "split", "measured_at",
                   "problems_drawn")  # fmt: skip
@@ -223,6 +224,29 @@ def check_end(numbers: Mapping[str, FloatArray], path: Path) -> None:
             f"{path}: a table must be whole, but it ends within a line, and rollouts go back from "
             f"{rollouts[-2]:,.0f} to {rollouts[-1]:,.0f} in it; complete or drop its last row."
         )
+
+
+def without_widths(table: pa.Table, scores: Collection[str], told: list[str]) -> pa.Table:
+    """A table whose scores are the means of cells such as 64.2 \u00b1 0.8; `told` takes a line."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    said = list[str]()
+    for i, name in enumerate(table.column_names):
+        column = table.column(i)
+        if pa.types.is_dictionary(column.type):
+            column = column.cast(column.type.value_type)
+        if name not in scores or not pa.types.is_string(column.type) or not pc.any(
+            pc.match_substring_regex(column, _SIGNS)
+        ).as_py():
+            continue
+        cells = column.to_pylist()
+        if means := means_of(cells):
+            column = pa.chunked_array([pa.array([means.get(c, c) for c in cells], pa.string())])
+            table = table.set_column(i, name, column)
+            said = said or of_means(means)
+    told += said
+    return table
 
 
 def with_base(table: pa.Table, scores: Collection[str], told: list[str]) -> pa.Table:

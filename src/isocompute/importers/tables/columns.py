@@ -15,6 +15,7 @@ from isocompute.errors import InputError
 from isocompute.importers.beside.listed import column_in_table
 from isocompute.importers.tables.table import FloatArray, some
 from isocompute.importers.tables.wide import of_update, pattern_of_updates, says_end
+from isocompute.importers.values.cells import means_of
 from isocompute.importers.values.headers import head_of, rows_of
 from isocompute.importers.values.imported import DESIGN, distinct
 from isocompute.importers.values.reading import number
@@ -279,7 +280,9 @@ def cells_seen(path: Path, header: Sequence[str]) -> dict[str, FloatArray]:
         rows = rows_of(path, _SEEN)
         comma = "," if head_of(path).separator != "," else "%"  # a decimal one
         for i, name in enumerate(header):
-            texts = (row[i].replace("%", "").replace(comma, ".") for row in rows if i < len(row))
+            own = [row[i] for row in rows if i < len(row)]
+            means = means_of(own)
+            texts = (means.get(c, c).replace("%", "").replace(comma, ".") for c in own)
             cells = (number(text.strip()) for text in texts)
             found[name.strip()] = np.array([np.nan if c is None else c for c in cells])
     return found

@@ -86,6 +86,7 @@ def take_rows(t: Taken, read: Read) -> None:
     filled = list[str]()
     table = read(t.path, partial(_named, t))
     scores = {*SCORES, *(one.column for one in t.scores)}
+    table = cells.without_widths(table, scores, filled)
     table = cells.filled_down(cells.with_base(table, scores, filled), filled)
     t.rows = select(table, t.where, t.path)
     for line in filled:

@@ -7,8 +7,9 @@ in the number says so; the missing end of line and the digits of the others do.
 from __future__ import annotations
 
 import csv
+import math
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -39,6 +40,15 @@ _CHECKPOINT = re.compile(
     r"((?:global_?step|step|checkpoint|ckpt|iter|iteration|update)[-_ ]?)([0-9]{1,9})", re.I
 )
 _LOOKED_AT = 1 << 20  # bytes; a sheet has fewer
+# A mean and what people write behind it: 64.2 \u00b1 0.8, 64.2% +- 0.8%, 64.2 (0.8), 64.2 [63, 65]
+_PLAIN = r"-?(?:[0-9]+(?:[.,][0-9]*)?|[.,][0-9]+)"
+_WITH_WIDTH = re.compile(
+    rf"\$?\s*(?P<mean>{_PLAIN})\s*(?P<own>\\?%?)\s*"
+    rf"(?:(?:\u00b1|\+\s?/?\s?[-\u2212\u2013]|\\pm)\s*{_PLAIN}\s*(?P<both>\\?%?)|"
+    rf"\(\s*(?P<round>{_PLAIN})\s*(?P=own)\s*\)|"
+    rf"\[\s*{_PLAIN}\s*(?P=own)\s*[,;\u2013-]\s*{_PLAIN}\s*(?P=own)\s*\])\s*\$?"
+)
+_IN_UNITS = 3  # numbers in brackets that tell whether they are those before them in another unit
 
 
 def ends_within_line(path: Path) -> bool:
@@ -121,6 +131,36 @@ def _of_hundred(cell: str) -> str:
     """A share that a sheet shows as 43.2%, as 0.432; other cells as they are."""
     share = number(cell.strip().removesuffix("%"))
     return cell if share is None else repr(share / 100)
+
+
+def means_of(cells: Iterable[str | None]) -> dict[str, str]:
+    """Cells that hold a mean and its width -> the mean, as it is written.
+
+    Not where numbers in brackets are those before them in another unit, as 32 (0.64) of 50 solved.
+
+    >>> means_of(["64.2 \u00b1 0.8", "64,2% +- 0,8%", ".642 (.008)", "16", "32 (64%)"])
+    {'64.2 \u00b1 0.8': '64.2', '64,2% +- 0,8%': '64.2%', '.642 (.008)': '.642'}
+    >>> means_of(["17 (0.57)", "20 (0.67)", "24 (0.80)"])
+    {}
+    """
+    found = {cell: m for cell in cells if cell and (m := _WITH_WIDTH.fullmatch(cell.strip()))}
+    beside = {(m["mean"], m["round"]) for m in found.values() if m["round"]}
+    if len({width for _, width in beside}) >= _IN_UNITS:
+        low, high = 0.0, math.inf  # of the units, as the digits leave it open
+        for mean, width in beside:
+            one, of = (float(text.replace(",", ".")) for text in (mean, width))
+            half = 0.5 * 10.0 ** -decimals(width)
+            low, high = max(low, one / (of + half)), min(high, one / max(of - half, 1e-9))
+        if low <= high:
+            return {}
+    return {cell: re.sub(DECIMAL, WITH_POINT, m["mean"]) + "%" * ("%" in f"{m['own']}{m['both']}")
+            for cell, m in found.items()}  # fmt: skip
+
+
+def of_means(means: Mapping[str, str]) -> list[str]:
+    """The line of a reader that took means of cells alone; none where there were none."""
+    return [f"score: the mean of cells such as {cell.strip()!r:.40}; what stands behind it is not "
+            "used as noise" for cell in [*means][:1]]  # fmt: skip
 
 
 def without_units(table: pa.Table, names: dict[str, str]) -> pa.Table:

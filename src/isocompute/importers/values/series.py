@@ -22,6 +22,8 @@ SETTINGS = ("config", "cfg", "params", "parameters", "hyperparameters", "hyperpa
             "settings", "args", "hp")  # fmt: skip
 STEPS = ("step", "_step", "global_step", "update", "iteration", "iter", "training_step",
          "train_step")  # fmt: skip
+# Keys of a row that name its run: pandas, MLflow, Comet.
+RUNS = ("run", "run_name", "run_id", "run_uuid", "experimentKey", "experiment_key")
 # Lists of rows whose keys say all; the name of any other says what its rows are of.
 _ROWS = ("history", "log_history", "data", "rows", "logs", "log", "metrics", "records", "points")
 _GROUPS = ("Args.", "General.")  # sections of ClearML's hyperparameters
@@ -93,9 +95,10 @@ def points_of(document: object, name: str = "", depth: int = 0) -> Iterator[Poin
                 yield Point(row[step], {name.rpartition("\0")[2]: row["value"]}, False)
             else:
                 values = {key: value for key, value in row.items() if key != step}
-                of = name.rpartition("\0")[2]
-                values = flatten(values if of in _ROWS else {of: values}, separator="/")
-                yield Point(row[step], values, step == "_step")
+                if (of := name.rpartition("\0")[2]) not in _ROWS:
+                    own = {key: values.pop(key) for key in RUNS if key in values}
+                    values = {**own, of: values}
+                yield Point(row[step], flatten(values, separator="/"), step == "_step")
     elif isinstance(document, dict) and depth < _DEPTH:
         for x, y in _AXES:
             if _along(document.get(y), document.get(x)):
@@ -109,7 +112,7 @@ def points_of(document: object, name: str = "", depth: int = 0) -> Iterator[Poin
         for key, inner in document.items():
             if at is not None and key != at and _along(inner, document[at]):
                 of = name.rpartition("\0")[2]
-                whole = f"{of}/{key}" if of and of not in _ROWS else key
+                whole = f"{of}/{key}" if of and of not in _ROWS and key not in RUNS else key
                 for step, value in zip(document[at], inner, strict=True):
                     yield Point(step, {whole: value}, at == "_step")
             elif key not in SETTINGS:

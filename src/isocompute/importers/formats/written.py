@@ -50,7 +50,7 @@ from isocompute.importers.values.series import STEPS
 from isocompute.importers.words.called import may_be_setting
 from isocompute.importers.words.configuration import configuration
 from isocompute.importers.words.meanings import SPLIT_IN_KEY, SPLITS, tell_of_training
-from isocompute.importers.words.names import pattern_in_columns
+from isocompute.importers.words.names import runs_in_columns
 from isocompute.importers.words.paths import run_name
 from isocompute.importers.words.plain_words import explained
 from isocompute.importers.words.scored import likely_key
@@ -356,8 +356,7 @@ def read_notes(path: Path, settings: Settings) -> list[ImportedRun]:
     seeds = {*SEED.findall("\n".join(line for line in text.splitlines() if "|" not in line))}
     runs = dict[str, Collector]()
     for table, step in courses:
-        named, wide = table.at(NAMING), Settings(pattern=pattern_in_columns(table.names))
-        is_wide = all(wide.for_run(k).named for i, k in enumerate(table.names) if i != step)
+        named, wide = table.at(NAMING), runs_in_columns(table.names, step)
         means = means_of(cell for row in table.rows for i, cell in enumerate(row)
                          if not may_be_setting(table.names[i]))  # fmt: skip
         for nth, row in enumerate(table.rows, table.line + 2):
@@ -365,14 +364,15 @@ def read_notes(path: Path, settings: Settings) -> list[ImportedRun]:
                       in enumerate(zip(table.names, row, strict=True))
                       if cell and i not in (step, named)}  # fmt: skip
             own = (table.heading or run_name(path)) if named is None else row[named]
-            of = {own: values} if named is not None or not is_wide else {  # a run in each column
-                key: {_CELL: cell} for key, cell in values.items()}
+            of = {own: values} if named is not None or not wide else {  # a run in each column
+                f"{own} {key}" if wide[key] else key: {_CELL: values[key]}
+                for key in wide if key in values}
             for name, said in of.items():
                 if name not in runs:
                     one = runs[name] = Collector(name, errors, settings.for_run(name))
                     one.configure(about.get(name, {}))
                     one.counters.inferred += of_means(means)
-                    if len(seeds) == 1 and not any("seed" in key.lower() for key in one.configured):
+                    if len(seeds) == 1 and "seed" not in " ".join((*one.configured, *wide)).lower():
                         one.configure({"seed": min(seeds)})
                         one.counters.infer(f"seed: {min(seeds)}, as the text of the notes says")
                 runs[name].row(row[step], said, nth)

@@ -30,10 +30,10 @@ def unpacked(handle: IO[bytes]) -> IO[bytes]:
 
 
 def _text_of(line: bytes) -> bytes:
-    """The part of a line that an object holds.
+    r"""The part of a line that an object holds.
 
-    >>> _text_of(b'{"log":"step:1\\\\n","stream":"stdout","time":"2026-03-11T09:00:00Z"}')
-    b'step:1\\n'
+    >>> _text_of(b'{"log":"step:1\\n","stream":"stdout","time":"2026-03-11T09:00:00Z"}')
+    b'step:1\n'
     >>> _text_of(b'{"log":"step:1'), _text_of(b'{"log":"a","step":1}')
     (b'', b'')
     """

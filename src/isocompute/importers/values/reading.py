@@ -36,7 +36,7 @@ OF_ONES_OWN = (
 UTF16 = (b"\xff\xfe", b"\xfe\xff")  # how a text in it begins
 
 _NOT_NUMBERS = {"nan", "+nan", "-nan", "inf", "+inf", "-inf", "infinity", "+infinity",
-                "-infinity", "none", "null", ""}
+                "-infinity", "none", "null", "", "-", "\u2013", "\u2014"}
 # np.float64(0.5), and what json.dumps(default=str) makes of a tensor: tensor(0.5, device='cuda:0')
 _NUMPY_REPR = re.compile(r"(?:np\.[a-z_]+[0-9]*|tensor)\(([^,]*?)(?:, [a-z_]+=.*)?\)")
 

@@ -14,7 +14,7 @@ Where a line belongs. A package imports from those above it alone, this folder f
   rows (described).
 - runs: rows are taken (collect, collected, points); they become updates (updates, steps, counting,
   cadence, placing), B_p, n and compute (conclude, checks, doubts); records and logs that are one
-  run (identity, shared, sequels, siblings), and which runs are repetitions (repetitions,
+  run (identity, shared, sequels, siblings, begun), and which runs are repetitions (repetitions,
   grids).
 - tables: those that people made (tidy), from any file (table, workbooks): what is taken of them
   (taken), their contract (columns, cells, ranges, checks), curves (curves, wide), what stands

@@ -51,6 +51,7 @@ from isocompute.importers.formats.tensorboard import is_event_file, lines_of, re
 from isocompute.importers.formats.wandb import read_wandb
 from isocompute.importers.formats.written import read_prefixed, read_written
 from isocompute.importers.given import is_table
+from isocompute.importers.runs.begun import with_base
 from isocompute.importers.runs.identity import named_apart, settle_runs
 from isocompute.importers.runs.siblings import refuse_siblings
 from isocompute.importers.tables.handing import (
@@ -105,6 +106,10 @@ def read_log(
 
 
 def _read_file(path: Path, settings: Settings, lines: Sequence[Path] = ()) -> list[ImportedRun]:
+    return with_base(_runs_of(path, settings, lines))
+
+
+def _runs_of(path: Path, settings: Settings, lines: Sequence[Path]) -> list[ImportedRun]:
     refuse_archive(path)
     if is_workbook(path):
         raise is_a_table(path, "")

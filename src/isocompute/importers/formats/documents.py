@@ -142,11 +142,17 @@ def take_document(
 def _further(
     name: str, config: dict[str, object], first: Collector, path: Path, runs: dict[str, Collector]
 ) -> Collector:
-    """The collector of a run that rows of a document name: its own, and the first's for the first."""
+    """The collector of a run that rows of a document name; the first such run has the document's.
+
+    Raises:
+        InputError: if the document has more runs than one file may have.
+    """
     if not runs:
         runs[name] = first
     elif len(runs) >= MAX_RUNS:
-        raise InputError(f"a log must hold at most {MAX_RUNS} runs, but {str(path)!r} has more; split it.")
+        raise InputError(
+            f"a log must hold at most {MAX_RUNS} runs, but {str(path)!r} has more; split it."
+        )
     else:
         runs[name] = Collector(clean_text(name), first.errors, first.settings.for_run(name))
         runs[name].configure(config)

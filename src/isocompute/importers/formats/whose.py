@@ -15,6 +15,7 @@ from itertools import chain
 from pathlib import Path
 
 from isocompute.importers.beside.described import two_in_rows
+from isocompute.importers.runs.begun import OF_BASE
 from isocompute.importers.runs.collect import MAX_RUNS, Collector
 from isocompute.importers.values.cells import Rows
 from isocompute.importers.values.imported import Errors, UnclearError
@@ -170,12 +171,15 @@ class UnnamedRows:
         self._configs: dict[_Said, dict[str, tuple[int, dict[str, object]]]] = {}
         self._head: dict[str, str] = {}
         self._told: dict[tuple[str, ...], tuple[_Said, dict[str, object]]] = {}  # of like rows
-        self._blank = False  # a row that says nothing of the kind
+        self._blank = self._at_zero = False  # a row that says nothing of the kind; of step 0
 
     def of(self, row: Mapping[str, object], step: object) -> Collector:
         """The collector of the run whose settings a row repeats."""
         if IN_ROWS.isdisjoint(row) and "config" not in row:  # nearly every row of a million
-            self._blank = True
+            if step == 0:
+                self._at_zero = True
+            else:
+                self._blank = True
             return self._first
         config = repr(row.get("config"))
         likeness = config, *(f"{key}={row[key]}" for key in sorted(IN_ROWS & row.keys()))
@@ -239,9 +243,12 @@ class UnnamedRows:
         )  # fmt: skip
         ends = list(self._steps.values())
         after = len(ends) < len(self._runs) or max(a for a, _ in ends) > min(b for _, b in ends)
-        blank = self._blank or any(key not in said for said in all_said for key in differ)
+        again = self._at_zero and not min((a for a, _ in ends), default=0)  # a run has its own
+        blank = self._blank or again or any(k not in said for said in all_said for k in differ)
         if blank or after:
             self._refuse_two(key, first.get(key, "none"), other.get(key, "none"))
+        if self._at_zero:
+            self._first.counters.infer(OF_BASE)
         name = self._first.name
         for said, collector in self._runs.items():
             collector.rename(f"{name} " + " ".join(f"{k}={v}" for k, v in said if k in differ))

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -39,20 +40,68 @@ def of_docker(text: str) -> str:
     ) + "\n" for at, part in enumerate(parts))  # fmt: skip
 
 
+def of_pod(text: str) -> str:
+    """The same as kubelet writes it."""
+    return "".join(
+        f"2026-03-11T09:00:{at % 60:02d}.123456789Z stdout {'F' if line[16384:] == '' else 'P'} "
+        f"{line[:16384].rstrip()}\n" + (
+            f"2026-03-11T09:00:{at % 60:02d}.2Z stdout F {line[16384:]}" if line[16384:] else "")
+        for at, line in enumerate(text.splitlines(keepends=True))
+    )  # fmt: skip
+
+
+def printed(n: int, seed: int | None, pid: int = 7, last: int = 40, **more: object) -> str:
+    """A console of verl, with a line of 20 kB."""
+    said = {"data": {"train_batch_size": 32, "seed": seed},
+            "actor_rollout_ref": {"rollout": {"n": n}},
+            "trainer": {"x": "y" * 20_000, **more}}  # fmt: skip
+    text = f"\x1b[36m(TaskRunner pid={pid})\x1b[0m {said!r}\n"
+    for s in (s for s in STEPS if s <= last):
+        text += f"(TaskRunner pid={pid}) Training Progress: {s}%|##  | {s}/40\n" + (
+            f"(TaskRunner pid={pid}) step:{s} - critic/score/mean:0.{pid}{n}{s} - "
+            f"val-core/math/reward/mean@1:{score(s, n, 0.001 * (seed or 0))} - actor/lr:1e-06\n")
+    return text
+
+
+@pytest.mark.parametrize("form", [of_docker, of_pod])
 @pytest.mark.parametrize("torn", [False, True])
-def test_a_console_of_verl_is_read_from_the_files_of_docker(tmp_path: Path, torn: bool) -> None:
+def test_a_console_of_verl_is_read_from_the_files_of_containers(
+    tmp_path: Path, form: Callable[[str], str], torn: bool
+) -> None:
     for at, (n, seed) in enumerate(RUNS):
-        said = {"data": {"train_batch_size": 32, "seed": seed},
-                "actor_rollout_ref": {"rollout": {"n": n}},
-                "trainer": {"x": "y" * 20_000}}  # fmt: skip
-        text = f"\x1b[36m(TaskRunner pid=7{at})\x1b[0m {said!r}\n"
-        for s in STEPS:
-            text += f"(TaskRunner pid=7{at}) Training Progress: {s}%|##  | {s}/40\n" + (
-                f"(TaskRunner pid=7{at}) step:{s} - critic/score/mean:0.{n}{s} - "
-                f"val-core/math/reward/mean@1:{score(s, n, 0.001 * seed)} - actor/lr:1e-06\n")
-        end = of_docker(f"(TaskRunner pid=7{at}) step:50 - val-core/math/reward/mean@1:0.9")[:-12]
-        write(tmp_path / f"{at}f3" / f"{at}f3-json.log", of_docker(text) + end * torn)
+        end = form(f"(TaskRunner pid=7{at}) step:50 - val-core/math/reward/mean@1:0.9")[:-12]
+        text = form(printed(n, seed, at)) + end * torn
+        write(tmp_path / f"{at}f3" / f"{at}f3-json.log", text)
     assert read(tmp_path) == planted(32, RUNS)
+
+
+@pytest.mark.parametrize("form", [of_docker, str])
+def test_a_console_is_one_with_its_rotated_parts(
+    tmp_path: Path, form: Callable[[str], str]
+) -> None:
+    for at, (n, seed) in enumerate(RUNS):
+        rows = form(printed(n, seed, at)).splitlines(keepends=True)
+        home = tmp_path / f"{at}f3"
+        write(home / "out.log", "".join(rows[-2:]))
+        write(home / "out.log.1", "".join(rows[4:-2]))
+        (home / "out.log.2.gz").write_bytes(gzip.compress("".join(rows[:4]).encode()))
+    assert read(tmp_path) == planted(32, RUNS)
+
+
+def test_a_start_that_died_in_a_console_is_no_second_seed(tmp_path: Path) -> None:
+    """A container starts its job again, and prints into the same log."""
+    for n, seed in ((4, None), (8, 3)):
+        for plan in ({"total_training_steps": 40}, {}):
+            home = tmp_path / f"{n}{len(plan)}"
+            again = printed(n, seed, 7, 20, **plan).replace("mean@1:0.2", "mean@1:0.3")
+            log = write(home / "all.log", again + printed(n, seed, 8, 40, **plan))
+            wanted = planted(32, [(n, seed)])
+            if plan:
+                assert read(log) == wanted
+                continue
+            assert "add --set resumed=join (the last start counts)" in refused(log)
+            assert read(log, sets=["resumed=join"]) == wanted
+            assert len(read(log, sets=["resumed=apart"])) == 2
 
 
 def test_a_sheet_in_tabs_may_have_a_comma_in_its_title_and_means_beside_its_seeds(
@@ -87,6 +136,21 @@ def test_a_note_may_have_a_table_for_each_n_and_its_seeds_across(tmp_path: Path)
     assert read(notes, ["score=avg"], sets) == planted(32, runs)
 
 
+def test_a_note_may_have_a_table_for_each_seed_and_n_across(tmp_path: Path) -> None:
+    text = list[str]()
+    for seed in (1, 2):
+        text += [f"## seed {seed}", "| step | n=4 | n=8 |", "|---|---|---|"]
+        for s in STEPS:
+            cells = (f"{100 * score(s, n, 0.001 * seed):.4f}%" for n in (4, 8))
+            text.append(f"| {s} | {' | '.join(cells)} |")
+        text.append("")
+    notes = write(tmp_path / "NOTES.md", "\n".join(text))
+    pattern = "seed {seed} n={rollouts_per_problem}"
+    assert f"pattern='{pattern}'" in refused(notes)
+    sets = (f"pattern={pattern}", "problems_per_batch=32")
+    assert read(notes, ["score=avg"], sets) == planted(32, [(n, s) for n in (4, 8) for s in (1, 2)])
+
+
 def download(path: Path, steps: Sequence[int], scores: Sequence[float]) -> Path:
     rows = [f"{1.77e9 + 60 * s},{s},{value}\n" for s, value in zip(steps, scores, strict=True)]
     return write(path, "Wall time,Step,Value\n" + "".join(rows))
@@ -106,6 +170,17 @@ def test_downloads_of_one_run_from_tensorboard_are_one_run(tmp_path: Path) -> No
     download(tmp_path / f"{name}-eval-rollout_reward.csv", [9, 19], own[:2])
     runs: list[tuple[int, int | None]] = [(n, None) for n in (4, 8, 16)]
     assert read(tmp_path, sets=BY_NAME) == planted(32, runs, 10)
+
+
+@pytest.mark.parametrize("at", ["n{}/run-.-tag-eval_acc.csv", "run-n{}-tag-eval_acc.csv"])
+def test_a_download_is_named_for_its_run_or_its_folder(tmp_path: Path, at: str) -> None:
+    for n in (4, 8):
+        file = tmp_path / at.format(n)
+        download(file, STEPS, [score(s, n) for s in STEPS])
+        trained = file.with_name(file.name.replace("eval_acc", "train_reward"))
+        download(trained, range(41), [0.3 + s / (n * 50) for s in range(41)])
+    sets = ("pattern=n{rollouts_per_problem}", "problems_per_batch=32")
+    assert read(tmp_path, ["eval_acc=avg"], sets) == planted(32, [(4, None), (8, None)])
 
 
 def test_evaluations_alone_at_k_less_one_are_counted_from_0(tmp_path: Path) -> None:

@@ -213,7 +213,7 @@ def read_tensorboard(
         with _opened(file, errors) as (_, others):
             _take_download(file, others, header[2], settings, found)
     one = downloaded(path)
-    run = (one.run if one and not one.is_bare else path.parent.name) or run_name(path)
+    run = (one.run if one else path.parent.name) or run_name(path)
     collector = Collector(run, errors, settings)
     collector.counters.found()
     by_time = sorted(found, key=lambda row: number(row[1]) or 0.0) if beside else [*found]

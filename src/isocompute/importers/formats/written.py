@@ -29,7 +29,7 @@ from isocompute.importers.formats.whose import STEP_COLUMNS
 from isocompute.importers.runs.collect import Collector
 from isocompute.importers.tables.handing import is_a_table, of_training_alone
 from isocompute.importers.tables.workbooks import LATEX, SEED, is_workbook
-from isocompute.importers.values.cells import means_of, of_means
+from isocompute.importers.values.cells import means_of, of_hundred, of_means
 from isocompute.importers.values.imported import (
     DESIGN,
     Errors,
@@ -340,12 +340,12 @@ def read_notes(path: Path, settings: Settings) -> list[ImportedRun]:
         return []
     text = path.read_text("utf-8", "replace")
     tables, errors = list(_tables(text)), Errors(str(path))
-    about, courses = dict[str, dict[str, object]](), list[tuple[_Table, int]]()
+    about, courses = dict[str, dict[str, object]](), list[tuple[_Table, int, int | None]]()
     for table in tables:
         named, step = table.at(NAMING), table.at(_UPDATES)
         names = [] if named is None else [row[named] for row in table.rows]
         if step is not None and (named is None or len({*names}) < len(names)):
-            courses.append((table, step))
+            courses.append((table, step, named))
             continue
         for row in table.rows if named is not None else ():
             said = {explained(key): cell for key, cell in zip(table.names, row, strict=True)}
@@ -354,18 +354,18 @@ def read_notes(path: Path, settings: Settings) -> list[ImportedRun]:
             ours = {name: v for name in DESIGN if (v := getattr(found, name)) is not None}
             about.setdefault(row[named or 0], {}).update(said | ours)
     seeds = {*SEED.findall("\n".join(line for line in text.splitlines() if "|" not in line))}
-    runs = dict[str, Collector]()
-    for table, step in courses:
-        named, wide = table.at(NAMING), runs_in_columns(table.names, step)
+    wides = [runs_in_columns(table.names, step) for table, step, _ in courses]
+    runs, again = dict[str, Collector](), Counter(key for wide in wides for key in wide)
+    for (table, step, named), wide in zip(courses, wides, strict=True):
         means = means_of(cell for row in table.rows for i, cell in enumerate(row)
                          if not may_be_setting(table.names[i]))  # fmt: skip
         for nth, row in enumerate(table.rows, table.line + 2):
-            values = {key: means.get(cell, cell) for i, (key, cell)
+            values = {key: of_hundred(means.get(cell, cell)) for i, (key, cell)
                       in enumerate(zip(table.names, row, strict=True))
                       if cell and i not in (step, named)}  # fmt: skip
             own = (table.heading or run_name(path)) if named is None else row[named]
             of = {own: values} if named is not None or not wide else {  # a run in each column
-                f"{own} {key}" if wide[key] else key: {_CELL: values[key]}
+                f"{own} {key}" if wide[key] or again[key] > 1 else key: {_CELL: values[key]}
                 for key in wide if key in values}
             for name, said in of.items():
                 if name not in runs:

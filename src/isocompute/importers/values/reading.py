@@ -75,11 +75,18 @@ class Line(NamedTuple):
 
 
 def open_log(path: Path) -> IO[bytes]:
-    """Open a file, unpacking gzip and a container's lines on the fly.
+    """Open a file behind its rotated parts, unpacking gzip and a container's lines on the fly.
 
     Raises:
         InputError: if it cannot be read, or is a zip archive.
     """
+    if older := containers.older_parts(path):
+        files = [*map(_open_part, older), _open_part(path)]
+        return cast(IO[bytes], io.BufferedReader(containers.Lines(files)))
+    return _open_part(path)
+
+
+def _open_part(path: Path) -> IO[bytes]:
     try:
         handle = path.open("rb")
         magic = handle.read(4)

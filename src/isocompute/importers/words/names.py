@@ -32,7 +32,7 @@ _PERHAPS = {"rollouts_per_problem": r"k|r", "seed": r"rng|sd|r|run|rep|repeat|re
 _DIGITS = {"problems_per_batch": 7, "rollouts_per_problem": 5, "seed": 13}
 # RUN__SEED__TIME, as CleanRL and open-instruct name their runs
 _BEFORE_TIME = re.compile(r"(?<=__)([0-9]{1,6})(?=__1[0-9]{9}(?![0-9]))")
-_SUMMARY = re.compile(r"(?<![A-Za-z])(?:mean|avg|average|median|std|sd|sem)(?![A-Za-z@])", re.I)
+_SUMMARY = re.compile(r"(?<![A-Za-z])(?:mean|avg|average|median|std|mittel)(?![A-Za-z@])", re.I)
 _AT_END = re.compile(r"(?<=[a-z0-9])_{1,2}([0-9]{1,3})(?=\.[a-z]+$|$)", re.I)
 
 

@@ -91,21 +91,20 @@ _DOWNLOAD = re.compile(r"(?:run-)?(?P<run>.*?)[-_]tag[-_](?P<tag>.+?)(?P<again> 
 class Download(NamedTuple):
     """The run and the tag that TensorBoard writes into the name of what it gives."""
 
-    run: str
+    run: str  # that of the folder where the name has none
     tag: str
-    is_bare: bool = False  # of the folder that was shown, which the name does not say
 
 
 def downloaded(path: Path) -> Download | None:
     """What the name of a download says; a browser numbers one that it has already.
 
-    >>> downloaded(Path("run-n8-tag-eval_acc (1).csv")), downloaded(Path("n8.csv"))
-    (Download(run='n8', tag='eval_acc', is_bare=False), None)
+    >>> downloaded(Path("run-n8-tag-eval_acc (1).csv")), downloaded(Path("n4/run-.-tag-acc.csv"))
+    (Download(run='n8', tag='eval_acc'), Download(run='n4', tag='acc'))
     """
-    if (match := _DOWNLOAD.fullmatch(run_name(path))) is None:
+    if (match := _DOWNLOAD.fullmatch(path.name.removesuffix(".gz").removesuffix(".csv"))) is None:
         return None
     if match["run"] in ("", "."):  # one that is numbered may be of another folder
-        return Download(f".{match['again'] or ''}", match["tag"], is_bare=True)
+        return Download(f"{path.parent.name}{match['again'] or ''}", match["tag"])
     return Download(match["run"], match["tag"])
 
 

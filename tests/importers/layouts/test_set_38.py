@@ -6,6 +6,7 @@ import gzip
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,7 +16,7 @@ STEPS = range(0, 50, 10)
 RUNS = ((4, 1), (8, 1), (8, 2), (16, 1))
 
 
-def planted(bp: int, runs: Sequence[tuple[int, int | None]], shift: int = 0) -> list[object]:
+def planted(bp: int, runs: Sequence[tuple[int, int | None]], shift: int = 0) -> list[Any]:
     return sorted(
         (bp, n, seed, [bp * n * (s + shift) for s in STEPS],
          [score(s, n, 0.001 * (seed or 0)) for s in STEPS]) for n, seed in runs
@@ -73,6 +74,44 @@ def test_a_console_of_verl_is_read_from_the_files_of_containers(
         text = form(printed(n, seed, at)) + end * torn
         write(tmp_path / f"{at}f3" / f"{at}f3-json.log", text)
     assert read(tmp_path) == planted(32, RUNS)
+
+
+def test_colours_that_lost_their_first_sign_are_none_of_the_text(tmp_path: Path) -> None:
+    for n, seed in RUNS:
+        write(tmp_path / f"{n}{seed}.log", printed(n, seed).replace("\x1b[", "["))
+        assert "[36m(TaskRunner" in (tmp_path / f"{n}{seed}.log").read_text()
+    assert read(tmp_path) == planted(32, RUNS)
+
+
+@pytest.mark.parametrize("prefix", ["[default0]:", "[rank0]: "])
+def test_a_console_of_trl_may_have_the_rank_before_its_lines(tmp_path: Path, prefix: str) -> None:
+    for n, seed in RUNS:
+        said = {"per_device_train_batch_size": 8, "steps_per_generation": 2 * n, "seed": seed,
+                "gradient_accumulation_steps": 2 * n, "num_iterations": 1,
+                "generation_batch_size": 32 * n, "num_generations": n, "max_steps": 40}  # fmt: skip
+        rows = ["GRPOConfig(", *(f"{key}={value}," for key, value in said.items()), ")"]
+        for s in (s for s in STEPS if s):
+            bar = f"  {s}%|###   | {s}/40 [00:10<10:00,  7.5s/it]"
+            row = {"eval_loss": 0.1, "eval_reward": score(s, n, 0.001 * seed), "epoch": s / 600}
+            rows += [bar, repr(row), bar]
+        write(tmp_path / f"{n}{seed}.log", "".join(f"{prefix}{row}\n" for row in rows))
+    wanted = [(bp, n, seed, at[1:], scores[1:]) for bp, n, seed, at, scores in planted(32, RUNS)]
+    assert read(tmp_path) == wanted
+
+
+@pytest.mark.parametrize(
+    ("listed", "told"),
+    [(True, "jq -r 'sort_by(.timestamp)[].textPayload'"),
+     (False, "jq -rs 'sort_by(.timestamp)[].textPayload'")],
+)  # fmt: skip
+def test_lines_of_a_console_in_json_are_told_how_to_be_written_out(
+    tmp_path: Path, listed: bool, told: str
+) -> None:
+    rows = [{"textPayload": line, "timestamp": f"2026-03-11T09:{at:02d}:00Z"}
+            for at, line in enumerate(printed(4, 1).splitlines())][::-1]  # fmt: skip
+    log = tmp_path / "r.json"
+    write(log, json.dumps(rows) if listed else "".join(json.dumps(row) + "\n" for row in rows))
+    assert f"{told} {log} > {tmp_path}/r.log" in refused(log)
 
 
 @pytest.mark.parametrize("form", [of_docker, str])

@@ -159,6 +159,17 @@ def test_a_sheet_in_tabs_may_have_a_comma_in_its_title_and_means_beside_its_seed
     assert read(sheet, sets=[pattern]) == planted(32, runs)
 
 
+def test_a_start_that_died_in_a_file_of_its_own_is_no_second_seed(tmp_path: Path) -> None:
+    """Slurm calls each log by the number of its job."""
+    plan = {"total_training_steps": 40}
+    for n, seed in ((4, 3), (8, 3)):
+        died = printed(n, seed, 7, 20, **plan).replace("mean@1:0.2", "mean@1:0.3")
+        write(tmp_path / f"n{n}" / "slurm-98.out", died)
+        write(tmp_path / f"n{n}" / "slurm-102.out", printed(n, seed, 8, 40, **plan))
+    assert read(tmp_path) == planted(32, [(4, 3), (8, 3)])
+    assert len(read(tmp_path, sets=["resumed=apart"])) == 4
+
+
 def test_a_note_may_have_a_table_for_each_n_and_its_seeds_across(tmp_path: Path) -> None:
     runs = [(n, seed) for n in (4, 8) for seed in (1, 2)]
     text = ["# Which n?", "32 prompts per step in all runs. Seed 2 died once.", ""]

@@ -275,8 +275,9 @@ def _is_printed(run: ImportedRun) -> bool:
 def _leave_unfinished(runs: list[ImportedRun], decided: frozenset[int]) -> list[ImportedRun]:
     """Runs without the starts of one job that died before its plan's end, and began anew.
 
-    They have its folder (v0-DATE, exp_001), or in a tracker its name, its configuration and its
-    seed, and a later one went further: what the same seed did twice is no second seed.
+    They have its folder (v0-DATE, exp_001) and its file's name but for numbers, or in a tracker its
+    name, its configuration and its seed, and a later one went further: what the same seed did twice
+    is no second seed.
     """
     jobs: dict[tuple[object, ...], list[ImportedRun]] = defaultdict(list)
     for run in runs:
@@ -285,8 +286,10 @@ def _leave_unfinished(runs: list[ImportedRun], decided: frozenset[int]) -> list[
         if (tracked or told or _is_printed(run)) and span and not (
             span.is_late if late is None else late
         ):
-            path = run.provenance.path
-            job = run.name if tracked else job_of(Path(path)) if told else path
+            path = Path(run.provenance.path)
+            job = run.name if tracked else str(path)
+            if told and not tracked:  # slurm-4821.out
+                job = f"{job_of(path.parent)}/{re.sub('[0-9]+', '#', job_of(Path(path.name)))}"
             jobs[(tracked, job, *run.design)].append(run)
     left_out, lines = set[int](), defaultdict[int, list[str]](list)
     for (unordered, *_), several in jobs.items():

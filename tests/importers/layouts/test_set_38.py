@@ -127,6 +127,20 @@ def test_a_console_is_one_with_its_rotated_parts(
     assert read(tmp_path) == planted(32, RUNS)
 
 
+@pytest.mark.parametrize("form", [of_docker, str])
+def test_a_number_that_may_be_cut_is_none_behind_rotated_parts(
+    tmp_path: Path, form: Callable[[str], str]
+) -> None:
+    whole = printed(4, 1)
+    write(tmp_path / "out.log.1", form(whole))
+    torn = "step:50 - val-core/math/reward/mean@1:0.6"
+    write(tmp_path / "out.log", form("step:45 - actor/lr:1e-06\n") + (
+        torn if form is str else form(torn)))  # fmt: skip
+    assert read(tmp_path) == planted(32, [(4, 1)])
+    write(tmp_path / "out.log", form("step:45 - actor/lr:1e-06\n" + torn + "\n"))
+    assert read(tmp_path)[0][3][-1] == 50 * 4 * 32
+
+
 def test_a_start_that_died_in_a_console_is_no_second_seed(tmp_path: Path) -> None:
     """A container starts its job again, and prints into the same log."""
     for n, seed in ((4, None), (8, 3)):

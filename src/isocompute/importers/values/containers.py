@@ -74,6 +74,7 @@ class Lines(io.RawIOBase):
     ) -> None:
         self._handles, self._text_of = [*handles], text_of
         self._held = b""
+        self.ends_whole = True  # what was read so far ends its line
 
     def readable(self) -> bool:
         """As of any file."""
@@ -88,6 +89,7 @@ class Lines(io.RawIOBase):
                 self._handles.pop(0).close()
         part, self._held = self._held[: len(buffer)], self._held[len(buffer) :]
         buffer[: len(part)] = part
+        self.ends_whole = part.endswith(b"\n") if part else self.ends_whole
         return len(part)
 
     def close(self) -> None:

@@ -143,6 +143,8 @@ def iter_lines(handle: IO[bytes], name: str) -> Iterator[Line]:
 
 def ends_whole(handle: IO[bytes]) -> bool:
     """Whether a file that was read to its end has an end of line there; a torn one counts so."""
+    if isinstance(raw := getattr(handle, "raw", None), containers.Lines):
+        return raw.ends_whole
     try:
         handle.seek(-1, 1)
         return handle.read(1) == b"\n"

@@ -182,6 +182,11 @@ def test_a_start_that_died_in_a_file_of_its_own_is_no_second_seed(tmp_path: Path
         write(tmp_path / f"n{n}" / "slurm-102.out", printed(n, seed, 8, 40, **plan))
     assert read(tmp_path) == planted(32, [(4, 3), (8, 3)])
     assert len(read(tmp_path, sets=["resumed=apart"])) == 4
+    for file in tmp_path.rglob("*.out"):  # without a seed it may be a repetition
+        file.write_text(file.read_text().replace("'seed': 3", "'seed': None"))
+    assert "add --set resumed=join (the last start counts)" in refused(tmp_path)
+    wanted = [(*of[:2], None, *of[3:]) for of in planted(32, [(4, 3), (8, 3)])]
+    assert read(tmp_path, sets=["resumed=join"]) == wanted
 
 
 def test_a_note_may_have_a_table_for_each_n_and_its_seeds_across(tmp_path: Path) -> None:

@@ -224,7 +224,7 @@ def _last_starts(
         span, is_chart, path = span_of(run), of(run) in again, Path(run.provenance.path)
         events = run.provenance.format == "tensorboard"
         if span and not span.is_late and (is_chart or events or _is_printed(run)):
-            where = of(run) if is_chart else (path.parent if events else path,)
+            where = of(run) if is_chart else (path.parent, "" if events else _numberless(path))
             alike[(*where, *run.design)].append(run)
     left_out = set[int]()
     for several in alike.values():
@@ -233,10 +233,15 @@ def _last_starts(
         is_chart, printed = of(several[0]) in again, _is_printed(several[0])
         ends = {id(run): span.last for run in several if (span := span_of(run))}
         *before, last = sorted(several, key=lambda run: (
-            ends[id(run)] if is_chart else Path(run.provenance.path).name
+            [ends[id(run)]] if is_chart else _numbers(run) if printed else
+            [Path(run.provenance.path).name]
         ))  # fmt: skip
         if (is_chart or printed) and len({*ends.values()}) == 1:
             continue  # none of them stopped on the way
+        if printed and len({run.provenance.path for run in several}) > 1 and not any(
+            ends[id(run)] < min(run.steps or 0, ends[id(last)]) for run in before
+        ):
+            continue  # nor of these, as far as their plans say
         if not any(scores_of(run).keys() & scores_of(last).keys() for run in before):
             continue  # each has series of its own
         if resumed != "join":
@@ -244,7 +249,7 @@ def _last_starts(
                           for run in (last, before[-1]))  # fmt: skip
             columns = any(AGAIN in run.provenance.inferred for run in several)
             what = "a folder of event files" if not (is_chart or printed) else (
-                "a console with one configuration" if printed else
+                "what consoles print under one configuration" if printed else
                 f"{'columns' if columns else 'runs'} of one name"
                 f"{' in a chart' if columns else ' without a seed'}"
             )  # fmt: skip
@@ -272,6 +277,15 @@ def _is_printed(run: ImportedRun) -> bool:
     return run.provenance.format.endswith("console") and None not in run.design[:2]
 
 
+def _numbers(run: ImportedRun) -> list[int]:
+    return [int(digits) for digits in re.findall("[0-9]+", run.provenance.path)]
+
+
+def _numberless(path: Path) -> str:
+    """What the logs of a job are called, whatever its number: slurm-#.out."""
+    return re.sub("[0-9]+", "#", job_of(Path(path.name)))
+
+
 def _leave_unfinished(runs: list[ImportedRun], decided: frozenset[int]) -> list[ImportedRun]:
     """Runs without the starts of one job that died before its plan's end, and began anew.
 
@@ -288,16 +302,15 @@ def _leave_unfinished(runs: list[ImportedRun], decided: frozenset[int]) -> list[
         ):
             path = Path(run.provenance.path)
             job = run.name if tracked else str(path)
-            if told and not tracked:  # slurm-4821.out
-                job = f"{job_of(path.parent)}/{re.sub('[0-9]+', '#', job_of(Path(path.name)))}"
+            if told and not tracked:
+                job = f"{job_of(path.parent)}/{_numberless(path)}"
             jobs[(tracked, job, *run.design)].append(run)
     left_out, lines = set[int](), defaultdict[int, list[str]](list)
     for (unordered, *_), several in jobs.items():
         if {id(run) for run in several} <= decided or differing(several):
             continue
         several.sort(key=lambda run: (
-            [run.last] if unordered  # their order in time is not known
-            else [int(d) for d in re.findall("[0-9]+", run.provenance.path)]
+            [run.last] if unordered else _numbers(run)  # their order in time is not known
         ))  # fmt: skip
         ends = [run.last for run in several]
         for k, run in enumerate(several):

@@ -82,10 +82,12 @@ def test_what_the_command_leaves_to_the_shell_is_asked_for(tmp_path: Path) -> No
 
 def test_runs_one_after_the_other_in_one_file(tmp_path: Path) -> None:
     sweep = []
-    for n in (4, 8, 8):  # the third: the same again from the beginning, so another run
+    for n in (4, 8, 8):  # the third: the same again from the beginning, another run as told
         sweep += [COMMAND.format(b=16, n=n), *config(16, n), step(0, n / 100), step(5, n / 50)]
     sweep += [*config(16, 8), step(5, 0.9), step(6, 0.3)]  # goes on with the third
-    runs = read_log(write(tmp_path / "all.log", *sweep))
+    path = write(tmp_path / "all.log", *sweep)
+    runs = read_log(path, settings={"resumed": "apart"})
+    assert len(read_log(path, settings={"resumed": "join"})) == 2
     assert [(r.name, r.rollouts_per_problem) for r in runs] == [
         ("all", 4), ("all-2", 8), ("all-3", 8),
     ]  # fmt: skip

@@ -4,8 +4,8 @@
 
 Where a line belongs. A package imports from those above it alone, this folder from all of them:
 
-- values: bytes to values (reading, headers, cells, series, database, wire); what an import hands
-  over (imported, spent, timing).
+- values: bytes to values (reading, containers, headers, cells, series, database, wire); what an
+  import hands over (imported, spent, timing).
 - words: what a key of a log says (vocabulary, meanings, splits, plain_words, called, scored,
   scale); a name or a path (names, paths); a configuration, whatever trainer wrote it
   (configuration, fresh, recorded); the user (settings), and what is asked where none of them does

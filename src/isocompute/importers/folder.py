@@ -27,6 +27,7 @@ from isocompute.importers.tables.handing import (
     there,
 )
 from isocompute.importers.tables.workbooks import WORKBOOKS
+from isocompute.importers.values.containers import older_parts
 from isocompute.importers.values.headers import ARROW, COLUMNAR
 from isocompute.importers.values.imported import ImportedRun, UnclearError
 from isocompute.importers.values.reading import OF_ONES_OWN
@@ -143,6 +144,8 @@ def files_in(folder: Path) -> Files:
                 f"a folder must hold at most {MAX_FILES} logs, but {str(folder)!r} holds more; "
                 "give its subfolders one by one."
             )
+    older = {part for path in files.logs for part in older_parts(path)}  # read with their logs
+    files.logs = [path for path in files.logs if path not in older]
     return files
 
 

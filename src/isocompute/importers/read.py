@@ -27,7 +27,7 @@ from isocompute.importers.formats.checkpoints import (
     results_in,
     with_results,
 )
-from isocompute.importers.formats.csvlogs import is_csv_log, read_csv_log
+from isocompute.importers.formats.csvlogs import downloads_in, is_csv_log, read_csv_log
 from isocompute.importers.formats.documents import (
     document_of,
     read_documents,
@@ -134,7 +134,7 @@ def _read_file(path: Path, settings: Settings, lines: Sequence[Path] = ()) -> li
         return read_jsonl([path], settings)
     first = head.removeprefix(b"\xef\xbb\xbf").split(b"\n", 1)[0].decode("utf-8", "replace")
     if is_csv_log(first, path):
-        return read_csv_log(path, settings)
+        return read_csv_log(path, settings, lines)
     if b"{" in head and path.suffix == ".json":
         return read_trainer_state(path, settings)
     return _read_printed(path, settings, first)
@@ -220,7 +220,7 @@ def _read_files(folder: Path, files: Files, settings: Settings) -> list[Imported
         if (whole_run := read_parts(paths, settings.for_path(bare))) is not None:
             tried.runs += whole_run
             single = [path for path in single if path not in paths]
-    charts = lines_of([path for path in single if "tfevents" in path.name])
+    charts = lines_of([path for path in single if "tfevents" in path.name]) | downloads_in(single)
     lines = {path for found in charts.values() for path in found}
     for path in (one for one in single if one not in lines):
         tried.read(_read_file, path, settings.for_path(path), charts.get(path, ()))

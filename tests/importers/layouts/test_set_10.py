@@ -44,7 +44,7 @@ ASKED = {
                      "test_acc": "score"}},
     ),
     "wide_mean": Answer(
-        [(r"pattern='n\{rollouts_per_problem\}', as the names of the columns seem", {}),
+        [(r"pattern='n\{rollouts_per_problem\}_s\{seed\}', as the names of the columns seem", {}),
          (r"'n8_s0' and 'n8_s1' both say .* or a \{seed\} that tells them apart",
           {"pattern": "n{rollouts_per_problem}", "problems_per_batch": 32})],
         {"pattern": "n{rollouts_per_problem}_s{seed}", "problems_per_batch": 32},

@@ -51,10 +51,13 @@ from isocompute.importers.words.fresh import Found
 from isocompute.importers.words.paths import run_name
 from isocompute.importers.words.settings import Settings
 
-ANSI = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
-# what srun (a rank) and container logs (a time) put before a line, and (TaskRunner pid=123, ip=...)
+# colours; what is copied from a page has lost their first sign: [36m(TaskRunner pid=123)[0m
+ANSI = re.compile(r"\x1b\[[0-9;]*[A-Za-z]|\[(?:0|1|3[0-7]|9[0-7])m")
+# what srun and torchrun (a rank) and container logs (a time) put before a line, and (TaskRunner
+# pid=123, ip=...)
 PREFIX = re.compile(
-    r"^(?:[0-9]{1,5}: |[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9:.,]{5,20}(?:Z|[+-][0-9:]{4,6})? )*"
+    r"^(?:[0-9]{1,5}: |\[(?:default|rank)[0-9]{1,5}\]: ?|"
+    r"[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9:.,]{5,20}(?:Z|[+-][0-9:]{4,6})? )*"
     r"(?:(\([A-Za-z_][^()]{0,200}\)) ?)?"
 )
 _PROCESS = re.compile(r"\([A-Za-z_]\w* [^()]{0,200}?pid=[0-9][^()]{0,200}\)")
@@ -117,7 +120,7 @@ def _read(path: Path, settings: Settings, part: Part, others: int) -> list[Impor
                 continue
             text = ANSI.sub("", data.decode("utf-8", "replace"))
             if "%|" in text or "'epoch': " in text or " steps = " in text:
-                progress.take(text, number)
+                progress.take(PREFIX.sub("", text, count=1), number)
             # a progress bar rewrites its line: what follows the last return is what stood there
             text = text.rsplit("\r", 1)[-1]
             before = PREFIX.match(text)

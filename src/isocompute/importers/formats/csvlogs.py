@@ -17,7 +17,8 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from isocompute.errors import InputError
@@ -50,13 +51,15 @@ from isocompute.importers.values.reading import (
     CLOCKS,
     METRIC_WORDS,
     VALUE_WORDS,
+    Line,
     iter_lines,
+    number,
     open_log,
 )
 from isocompute.importers.words.called import may_be_setting
 from isocompute.importers.words.configuration import IN_ROWS
 from isocompute.importers.words.names import pattern_in_columns
-from isocompute.importers.words.paths import run_name
+from isocompute.importers.words.paths import downloaded, run_name
 from isocompute.importers.words.settings import Settings
 from isocompute.importers.words.splits import SPLITS
 from isocompute.importers.words.vocabulary import (
@@ -78,8 +81,7 @@ _NESTED = "data."  # verl's rows through pandas' json_normalize
 # W&B's table of runs, and MLflow's: a row per run, with the last value of everything
 _OF_RUNS = ({"name", "state", "created"}, {"run id", "status", "start time"})
 _RELATIVE = ("relative time", "relative_time", "epoch")
-
-
+_Logged = tuple[str, str, str, str]  # tag, clock, step and value
 _SETTING = re.compile(r"([A-Za-z_][\w./-]*): (\S+?)(?=,? |$)")
 _GROUPED = re.compile(rf"(?:{_SETTING.pattern}(?:,? |$))+")
 
@@ -184,23 +186,58 @@ def read_history(
     return collectors
 
 
+def downloads_in(files: Sequence[Path]) -> dict[Path, list[Path]]:
+    """TensorBoard's downloads of one run, a tag each or one again: by the first, the others."""
+    found: dict[tuple[Path, str], list[Path]] = {}
+    for path in files:
+        if (one := downloaded(path)) is None or path.suffix != ".csv":
+            continue
+        with suppress(InputError), _opened(path, Errors(str(path))) as (header, _):
+            if layout_of(header) == "tensorboard":
+                found.setdefault((path.parent, one.run), []).append(path)
+    return {first: others for first, *others in found.values() if others}
+
+
 def read_tensorboard(
-    path: Path, header: list[str], rows: Rows, settings: Settings, errors: Errors
+    path: Path, header: list[str], rows: Rows, settings: Settings, errors: Errors,
+    beside: Sequence[Path] = (),
 ) -> dict[str, Collector]:
-    """One tag of one run, both of the file's name."""
-    name = run_name(path)
-    match = re.fullmatch(r"(?:run-)?(?P<run>.*?)[-_]tag[-_](?P<tag>.+)", name)
-    tag = match["tag"] if match else header[2]
-    for key in settings.columns:  # the download writes a slash as an underscore
-        if re.sub(r"[^\w.-]", "_", key) == tag:
-            tag = key
-    tag = tag if tag in settings.columns else with_slashes(tag)
-    run = match["run"] if match and match["run"] not in ("", ".") else path.parent.name
-    collector = Collector(run or name, errors, settings)
+    """Tags of one run, both of the names of its files; rows of several in the order of their times.
+
+    Raises:
+        UnclearError: one tag was downloaded twice, and had two courses.
+    """
+    found = dict[_Logged, int]()  # and the line
+    _take_download(path, rows, header[2], settings, found)
+    for file in beside:
+        with _opened(file, errors) as (_, others):
+            _take_download(file, others, header[2], settings, found)
+    one = downloaded(path)
+    run = (one.run if one else path.parent.name) or run_name(path)
+    collector = Collector(run, errors, settings)
     collector.counters.found()
-    for line, cells in rows:
-        collector.row(cells[1], {tag: cells[2]}, line)
-    return {run or name: collector}
+    by_time = sorted(found, key=lambda row: number(row[1]) or 0.0) if beside else [*found]
+    for at, row in enumerate(by_time, 2):
+        collector.row(row[2], {row[0]: row[3]}, at if beside else found[row])
+    return {run: collector}
+
+
+def _take_download(
+    path: Path, rows: Rows, tag: str, settings: Settings, found: dict[_Logged, int]
+) -> None:
+    """Take the rows of a download whose name may say another tag, each once."""
+    one, before = downloaded(path), {(row[0], row[2]) for row in found}
+    tag = one.tag if one else tag
+    named = (key for key in settings.columns if re.sub(r"[^\w.-]", "_", key) == tag)
+    tag = tag if tag in settings.columns else next(named, with_slashes(tag))  # _ was a slash
+    for line, (clock, step, value) in rows:
+        if (tag, step) in before and (tag, clock, step, value) not in found:
+            raise UnclearError(
+                f"{path}: a tag of a run must have one course, but that of {tag} was downloaded "
+                f"twice, and has two scores at step {step}; leave one out, or give each run a "
+                "folder of its own, if they are two."
+            )
+        found.setdefault((tag, clock, step, value), line)
 
 
 def read_series(
@@ -273,22 +310,29 @@ def _unnested(header: Sequence[str]) -> list[str]:
     )
 
 
-def read_csv_log(path: Path, settings: Settings) -> list[ImportedRun]:
-    """The runs of a CSV log.
+def read_csv_log(path: Path, settings: Settings, beside: Sequence[Path]) -> list[ImportedRun]:
+    """The runs of a CSV log; `beside`: other downloads of the same run.
 
     Raises:
         InputError: if its axis is no step, or a column that must be there is not.
     """
     errors = Errors(str(path))
+    with _opened(path, errors) as (header, rows):
+        return read_layout(path, header, rows, settings, errors, beside=beside)
+
+
+@contextmanager
+def _opened(path: Path, errors: Errors) -> Iterator[tuple[list[str], Rows]]:
+    """The header of a CSV, and the rows below it."""
     with open_log(path) as handle:
         lines = iter_lines(handle, str(path))
-        text = (next(lines).data or b"").decode("utf-8", "replace")
+        text = (next(lines, Line(0, b"")).data or b"").decode("utf-8", "replace")
         separator = separator_of(text)
         header = cells_of(text, separator)[:MAX_COLUMNS]
         rows = rows_of(lines, header, separator, errors)
         if path.suffix != ".gz" and ends_within_line(path):
             rows = without_cut(rows, errors)
-        return read_layout(path, header, rows, settings, errors)
+        yield header, rows
 
 
 def _numbered(header: Sequence[str]) -> list[str]:
@@ -308,7 +352,7 @@ def _numbered(header: Sequence[str]) -> list[str]:
 
 def read_layout(
     path: Path, header: list[str], rows: Rows, settings: Settings, errors: Errors,
-    configs: Mapping[str, Mapping[str, object]] | None = None,
+    configs: Mapping[str, Mapping[str, object]] | None = None, beside: Sequence[Path] = (),
 ) -> list[ImportedRun]:
     """The runs of rows under a header of one of the layouts; `configs` by run."""
     own = settings.columns
@@ -329,9 +373,12 @@ def read_layout(
             f"a log must hold the course of a run, but {str(path)!r} is a table of runs with the "
             "last value of each; export a chart, or every run's history (run.history())."
         )
-    read = {"chart": read_chart, "history": read_history, "tensorboard": read_tensorboard,
-            "long": read_long, "series": read_series}  # fmt: skip
-    collectors = read[kind](path, header, rows, settings, errors)
+    if kind == "tensorboard":
+        collectors = read_tensorboard(path, header, rows, settings, errors, beside)
+    else:
+        read = {"chart": read_chart, "history": read_history, "long": read_long,
+                "series": read_series}  # fmt: skip
+        collectors = read[kind](path, header, rows, settings, errors)
     for run in collectors.keys() - {cell.rpartition(" - ")[0] for cell in there}:
         if kind == "chart":
             collectors[run].counters.infer(AGAIN)

@@ -29,7 +29,7 @@ from isocompute.importers.formats.whose import STEP_COLUMNS
 from isocompute.importers.runs.collect import Collector
 from isocompute.importers.tables.handing import is_a_table, of_training_alone
 from isocompute.importers.tables.workbooks import LATEX, SEED, is_workbook
-from isocompute.importers.values.cells import means_of, of_means
+from isocompute.importers.values.cells import means_of, of_hundred, of_means
 from isocompute.importers.values.imported import (
     DESIGN,
     Errors,
@@ -50,7 +50,7 @@ from isocompute.importers.values.series import step_of
 from isocompute.importers.words.called import may_be_setting
 from isocompute.importers.words.configuration import configuration
 from isocompute.importers.words.meanings import tell_of_training
-from isocompute.importers.words.names import pattern_in_columns
+from isocompute.importers.words.names import runs_in_columns
 from isocompute.importers.words.paths import run_name
 from isocompute.importers.words.plain_words import explained
 from isocompute.importers.words.scored import likely_key
@@ -340,12 +340,12 @@ def read_notes(path: Path, settings: Settings) -> list[ImportedRun]:
         return []
     text = path.read_text("utf-8", "replace")
     tables, errors = list(_tables(text)), Errors(str(path))
-    about, courses = dict[str, dict[str, object]](), list[tuple[_Table, int]]()
+    about, courses = dict[str, dict[str, object]](), list[tuple[_Table, int, int | None]]()
     for table in tables:
         named, step = table.at(NAMING), table.at(_UPDATES)
         names = [] if named is None else [row[named] for row in table.rows]
         if step is not None and (named is None or len({*names}) < len(names)):
-            courses.append((table, step))
+            courses.append((table, step, named))
             continue
         for row in table.rows if named is not None else ():
             said = {explained(key): cell for key, cell in zip(table.names, row, strict=True)}
@@ -354,25 +354,25 @@ def read_notes(path: Path, settings: Settings) -> list[ImportedRun]:
             ours = {name: v for name in DESIGN if (v := getattr(found, name)) is not None}
             about.setdefault(row[named or 0], {}).update(said | ours)
     seeds = {*SEED.findall("\n".join(line for line in text.splitlines() if "|" not in line))}
-    runs = dict[str, Collector]()
-    for table, step in courses:
-        named, wide = table.at(NAMING), Settings(pattern=pattern_in_columns(table.names))
-        is_wide = all(wide.for_run(k).named for i, k in enumerate(table.names) if i != step)
+    wides = [runs_in_columns(table.names, step) for table, step, _ in courses]
+    runs, again = dict[str, Collector](), Counter(key for wide in wides for key in wide)
+    for (table, step, named), wide in zip(courses, wides, strict=True):
         means = means_of(cell for row in table.rows for i, cell in enumerate(row)
                          if not may_be_setting(table.names[i]))  # fmt: skip
         for nth, row in enumerate(table.rows, table.line + 2):
-            values = {key: means.get(cell, cell) for i, (key, cell)
+            values = {key: of_hundred(means.get(cell, cell)) for i, (key, cell)
                       in enumerate(zip(table.names, row, strict=True))
                       if cell and i not in (step, named)}  # fmt: skip
             own = (table.heading or run_name(path)) if named is None else row[named]
-            of = {own: values} if named is not None or not is_wide else {  # a run in each column
-                key: {_CELL: cell} for key, cell in values.items()}
+            of = {own: values} if named is not None or not wide else {  # a run in each column
+                f"{own} {key}" if wide[key] or again[key] > 1 else key: {_CELL: values[key]}
+                for key in wide if key in values}
             for name, said in of.items():
                 if name not in runs:
                     one = runs[name] = Collector(name, errors, settings.for_run(name))
                     one.configure(about.get(name, {}))
                     one.counters.inferred += of_means(means)
-                    if len(seeds) == 1 and not any("seed" in key.lower() for key in one.configured):
+                    if len(seeds) == 1 and "seed" not in " ".join((*one.configured, *wide)).lower():
                         one.configure({"seed": min(seeds)})
                         one.counters.infer(f"seed: {min(seeds)}, as the text of the notes says")
                 runs[name].row(row[step], said, nth)

@@ -205,8 +205,9 @@ def _last_starts(
 ) -> list[ImportedRun]:
     """Of records under one name that all begin at the start, the one that counts.
 
-    TensorBoard takes a folder of event files for a run, of which the last start counts; a chart
-    of W&B has a column for every run of a name, and a database may, of which the longest does.
+    TensorBoard takes a folder of event files for a run, and a loop that starts a job again prints
+    into one console: the last start counts. A chart of W&B has a column for every run of a name,
+    and a database may, of which the longest does.
 
     Raises:
         UnclearError: unless `resumed` is "join".
@@ -220,35 +221,42 @@ def _last_starts(
     again |= {name for name, count in unseeded.items() if count > 1}
     alike: dict[tuple[object, ...], list[ImportedRun]] = defaultdict(list)
     for run in runs:
-        span, is_chart = span_of(run), of(run) in again
-        if span and not span.is_late and (is_chart or run.provenance.format == "tensorboard"):
-            where = of(run) if is_chart else (Path(run.provenance.path).parent,)
+        span, is_chart, path = span_of(run), of(run) in again, Path(run.provenance.path)
+        events = run.provenance.format == "tensorboard"
+        if span and not span.is_late and (is_chart or events or _is_printed(run)):
+            where = of(run) if is_chart else (path.parent, "" if events else _numberless(path))
             alike[(*where, *run.design)].append(run)
     left_out = set[int]()
     for several in alike.values():
         if len(several) < 2 or {id(run) for run in several} <= decided:
             continue
-        is_chart = of(several[0]) in again
+        is_chart, printed = of(several[0]) in again, _is_printed(several[0])
         ends = {id(run): span.last for run in several if (span := span_of(run))}
         *before, last = sorted(several, key=lambda run: (
-            ends[id(run)] if is_chart else Path(run.provenance.path).name
+            [ends[id(run)]] if is_chart else _numbers(run) if printed else
+            [Path(run.provenance.path).name]
         ))  # fmt: skip
-        if is_chart and len({*ends.values()}) == 1:
+        if (is_chart or printed) and len({*ends.values()}) == 1:
             continue  # none of them stopped on the way
+        if printed and len({run.provenance.path for run in several}) > 1 and not any(
+            ends[id(run)] < min(run.steps or 0, ends[id(last)]) for run in before
+        ):
+            continue  # nor of these, as far as their plans say
         if not any(scores_of(run).keys() & scores_of(last).keys() for run in before):
             continue  # each has series of its own
         if resumed != "join":
             one, other = ((f"{run.name!r} (to step {ends[id(run)]})" if is_chart else named(run))
                           for run in (last, before[-1]))  # fmt: skip
             columns = any(AGAIN in run.provenance.inferred for run in several)
-            what = "a folder of event files" if not is_chart else (
+            what = "a folder of event files" if not (is_chart or printed) else (
+                "what consoles print under one configuration" if printed else
                 f"{'columns' if columns else 'runs'} of one name"
                 f"{' in a chart' if columns else ' without a seed'}"
             )  # fmt: skip
             counts = "longer one" if is_chart else "last start"
             file = Path(last.provenance.path)
             there = shlex.quote(str(file.parent.parent / "nN"))
-            apart = "else, resumed=apart" if is_chart else (
+            apart = "else, resumed=apart" if is_chart or printed else (
                 "if both had one B_p and n, resumed=apart; if not, first move one into a folder "
                 f"that says its n: mkdir {there} && mv {shlex.quote(str(file))} {there}"
             )
@@ -257,49 +265,69 @@ def _last_starts(
                 f"is a new start of the other, add --set resumed=join (the {counts} counts); "
                 f"{apart}.",
                 options=RESUMED, trial=APART,
-                condition="" if is_chart else f"both starts in {file.parent.name!r} had one n",
+                condition="" if is_chart or printed else (
+                    f"both starts in {file.parent.name!r} had one n"),
             )
         left_out |= {id(run) for run in before}
     return [run for run in runs if id(run) not in left_out]
 
 
+def _is_printed(run: ImportedRun) -> bool:
+    """Whether a run of a known B_p and n is of a console, in which starts follow each other."""
+    return run.provenance.format.endswith("console") and None not in run.design[:2]
+
+
+def _numbers(run: ImportedRun) -> list[int]:
+    return [int(digits) for digits in re.findall("[0-9]+", run.provenance.path)]
+
+
+def _numberless(path: Path) -> str:
+    """What the logs of a job are called, whatever its number: slurm-#.out."""
+    return re.sub("[0-9]+", "#", job_of(Path(path.name)))
+
+
 def _leave_unfinished(runs: list[ImportedRun], decided: frozenset[int]) -> list[ImportedRun]:
     """Runs without the starts of one job that died before its plan's end, and began anew.
 
-    They have its folder (v0-DATE, exp_001), or in a tracker its name, its configuration and its
-    seed, and a later one went further: what the same seed did twice is no second seed.
+    They have its folder (v0-DATE, exp_001) and its file's name but for numbers, or in a tracker its
+    name, its configuration and its seed, and a later one went further: what the same seed did twice
+    is no second seed.
     """
     jobs: dict[tuple[object, ...], list[ImportedRun]] = defaultdict(list)
     for run in runs:
         span, late = span_of(run), trains_late(run)
-        tracked = run.provenance.format in _TRACKERS
-        if (tracked or (run.seed is not None and run.steps)) and span and not (
+        tracked, told = run.provenance.format in _TRACKERS, run.seed is not None and run.steps
+        if (tracked or told or _is_printed(run)) and span and not (
             span.is_late if late is None else late
         ):
-            job = run.name if tracked else job_of(Path(run.provenance.path))
+            path = Path(run.provenance.path)
+            job = run.name if tracked else str(path)
+            if told and not tracked:
+                job = f"{job_of(path.parent)}/{_numberless(path)}"
             jobs[(tracked, job, *run.design)].append(run)
-    left_out, told = set[int](), defaultdict[int, list[str]](list)
+    left_out, lines = set[int](), defaultdict[int, list[str]](list)
     for (unordered, *_), several in jobs.items():
         if {id(run) for run in several} <= decided or differing(several):
             continue
         several.sort(key=lambda run: (
-            [run.last] if unordered  # their order in time is not known
-            else [int(d) for d in re.findall("[0-9]+", run.provenance.path)]
+            [run.last] if unordered else _numbers(run)  # their order in time is not known
         ))  # fmt: skip
         ends = [run.last for run in several]
         for k, run in enumerate(several):
             planned, rows = run.steps or 0, [np.diff(s.step_K) for s in run.series]
             width = min((float(np.median(row)) for row in rows if row.size), default=1.0)
-            short = run.seed is not None and ends[k] + max(width, planned / 50) < planned
+            printed = _is_printed(run)
+            short = (run.seed is not None or printed) and (
+                ends[k] + max(width, planned / 50) < planned)
             short |= any(line.endswith(STOPPED) for line in run.notes)
-            elsewhere = unordered or run.provenance.path != several[-1].provenance.path
+            elsewhere = unordered or printed or run.provenance.path != several[-1].provenance.path
             if short and elsewhere and max(ends[k + 1 :], default=-1) > ends[k]:
                 left_out.add(id(run))
-                told[id(several[-1])].append(
+                lines[id(several[-1])].append(
                     f"{named(run)} ended at step {ends[k]}{f' of {planned}' if planned else ''} "
                     "and was started again; it is left out (--set resumed=apart keeps all)"
                 )
-    return [run.inferring(*told[id(run)]) if id(run) in told else run
+    return [run.inferring(*lines[id(run)]) if id(run) in lines else run
             for run in runs if id(run) not in left_out]  # fmt: skip
 
 

@@ -238,9 +238,10 @@ def as_updates(
         return before, [EARLIER]
     placed = at_last_update(step_K, trainer, trained)
     told = [] if placed is None else [LAST]
-    shifted = None if trained == planned else from_one(
-        step_K if placed is None else placed, trainer, zero_rows, first_training_row,
-        trains_at_zero=trains_at_zero, counted=counted,
+    alone = not trained and not trains_at_zero and trainer in ("verl", "areal")
+    shifted = None if trained == planned else from_one(  # no row of training says the first step
+        step_K if placed is None else placed, "" if alone else trainer, zero_rows,
+        first_training_row, trains_at_zero=trains_at_zero or alone, counted=counted,
     )
     if shifted is not None:
         told.append(LATER if shifted[-1] > step_K[-1] or told else EARLIER)

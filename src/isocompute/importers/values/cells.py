@@ -100,7 +100,7 @@ def rows_of(
         if cells[:1] and cells[0] in names and sorted(cells) == names:
             place = [] if cells == header else [cells.index(name) for name in header]
         elif len(cells) == width:
-            cells = [_of_hundred(cell) if "%" in cell else cell for cell in cells]
+            cells = [of_hundred(cell) for cell in cells]
             yield line, [cells[i] for i in place] if place else cells
         elif data is None or data.strip():
             errors.add(line, f"a row must have {width} cells, but got {len(cells)}")
@@ -127,9 +127,9 @@ def without_cut(rows: Rows, errors: Errors) -> Rows:
     yield line, cells
 
 
-def _of_hundred(cell: str) -> str:
+def of_hundred(cell: str) -> str:
     """A share that a sheet shows as 43.2%, as 0.432; other cells as they are."""
-    share = number(cell.strip().removesuffix("%"))
+    share = number(cell.strip().removesuffix("%")) if "%" in cell else None
     return cell if share is None else repr(share / 100)
 
 

@@ -89,9 +89,9 @@ def head_of(path: Path) -> Head:
     refuse_markdown(path, lines[skipped:])
     header = lines[skipped].decode("utf-8", "replace")
     separator = separator_of(header)
-    counts = {line.count(b";") for line in lines[skipped : skipped + _LEVELS]}
-    if len(counts) == 1 and min(counts) > 1:  # a comma is of a text then: K=4, seed 1;;;
-        separator = ";"
+    for mark in ";\t":  # as often in every line: a comma is of a text then: K=4, seed 1;;;
+        counts = {line.count(mark.encode()) for line in lines[skipped : skipped + _LEVELS]}
+        separator = mark if len(counts) == 1 and min(counts) > 1 else separator
     above, said = _block(lines[skipped:], separator)
     title = b" ".join(lines[skipped : skipped + above]).decode("utf-8", "replace")
     skipped += above

@@ -11,6 +11,7 @@ import contextlib
 import datetime
 import gzip
 import hashlib
+import io
 import json
 import math
 import re
@@ -23,6 +24,7 @@ from typing import IO, Any, NamedTuple, ParamSpec, TypeVar, cast
 import orjson
 
 from isocompute.errors import InputError
+from isocompute.importers.values import containers
 
 MAX_LINE_BYTES = 4 << 20  # a validation sample of 100k tokens is far below; a parse stays < 200 MB
 MAX_DECOMPRESSED_BYTES = 8 << 30  # gzip expands up to 1000 times
@@ -34,7 +36,7 @@ OF_ONES_OWN = (
 UTF16 = (b"\xff\xfe", b"\xfe\xff")  # how a text in it begins
 
 _NOT_NUMBERS = {"nan", "+nan", "-nan", "inf", "+inf", "-inf", "infinity", "+infinity",
-                "-infinity", "none", "null", ""}
+                "-infinity", "none", "null", "", "-", "\u2013", "\u2014"}
 # np.float64(0.5), and what json.dumps(default=str) makes of a tensor: tensor(0.5, device='cuda:0')
 _NUMPY_REPR = re.compile(r"(?:np\.[a-z_]+[0-9]*|tensor)\(([^,]*?)(?:, [a-z_]+=.*)?\)")
 
@@ -73,11 +75,18 @@ class Line(NamedTuple):
 
 
 def open_log(path: Path) -> IO[bytes]:
-    """Open a file, unpacking gzip on the fly.
+    """Open a file behind its rotated parts, unpacking gzip and a container's lines on the fly.
 
     Raises:
         InputError: if it cannot be read, or is a zip archive.
     """
+    if older := containers.older_parts(path):
+        files = [*map(_open_part, older), _open_part(path)]
+        return cast(IO[bytes], io.BufferedReader(containers.Lines(files)))
+    return _open_part(path)
+
+
+def _open_part(path: Path) -> IO[bytes]:
     try:
         handle = path.open("rb")
         magic = handle.read(4)
@@ -87,14 +96,14 @@ def open_log(path: Path) -> IO[bytes]:
             f"a log must be readable, but {str(path)!r} gives {error.strerror}; check the path."
         ) from error
     if magic[:2] == b"\x1f\x8b":
-        return cast(IO[bytes], gzip.GzipFile(fileobj=handle, mode="rb"))
+        return containers.unpacked(cast(IO[bytes], gzip.GzipFile(fileobj=handle, mode="rb")))
     if magic == b"PK\x03\x04":
         handle.close()
         raise InputError(
             f"a log must be a plain or gzip file, but {str(path)!r} is a zip archive (or a .pt "
             "file); unpack it first."
         )
-    return handle
+    return containers.unpacked(handle)
 
 
 def iter_lines(handle: IO[bytes], name: str) -> Iterator[Line]:
@@ -103,7 +112,7 @@ def iter_lines(handle: IO[bytes], name: str) -> Iterator[Line]:
     Raises:
         InputError: if a compressed file unpacks to more than the cap.
     """
-    packed = isinstance(handle, gzip.GzipFile)
+    packed = not isinstance(getattr(handle, "raw", None), io.FileIO)
     total = 0
     number = 0
     while True:
@@ -134,6 +143,8 @@ def iter_lines(handle: IO[bytes], name: str) -> Iterator[Line]:
 
 def ends_whole(handle: IO[bytes]) -> bool:
     """Whether a file that was read to its end has an end of line there; a torn one counts so."""
+    if isinstance(raw := getattr(handle, "raw", None), containers.Lines):
+        return raw.ends_whole
     try:
         handle.seek(-1, 1)
         return handle.read(1) == b"\n"

@@ -32,6 +32,7 @@ _PERHAPS = {"rollouts_per_problem": r"k|r", "seed": r"rng|sd|r|run|rep|repeat|re
 _DIGITS = {"problems_per_batch": 7, "rollouts_per_problem": 5, "seed": 13}
 # RUN__SEED__TIME, as CleanRL and open-instruct name their runs
 _BEFORE_TIME = re.compile(r"(?<=__)([0-9]{1,6})(?=__1[0-9]{9}(?![0-9]))")
+_SUMMARY = re.compile(r"(?<![A-Za-z])(?:mean|avg|average|median|std|mittel)(?![A-Za-z@])", re.I)
 _AT_END = re.compile(r"(?<=[a-z0-9])_{1,2}([0-9]{1,3})(?=\.[a-z]+$|$)", re.I)
 
 
@@ -369,8 +370,11 @@ def pattern_in_columns(header: Sequence[str]) -> str | None:
 
     >>> pattern_in_columns(["step", "n8_seed0", "n8_seed1", "n16_seed0"])
     'n{rollouts_per_problem}_seed{seed}'
+    >>> pattern_in_columns(["step", "n=8 s1", "n=8 s2", "n=8 mean", "n=16 s1", "n=16 mean"])
+    'n={rollouts_per_problem} s{seed}'
     """
-    columns = [c.strip() for c in header if number_in(c, "rollouts_per_problem") is not None]
+    said = [c.strip() for c in header if number_in(c, "rollouts_per_problem") is not None]
+    columns = [c for c in said if not _SUMMARY.search(c)] or said  # of the seeds beside it: no run
     if len({number_in(c, "rollouts_per_problem") for c in columns}) < 2:
         return None
     for names in (list(_WRITTEN), list(_WRITTEN)[:2], list(_WRITTEN)[1:], list(_WRITTEN)[1:2]):
@@ -378,3 +382,18 @@ def pattern_in_columns(header: Sequence[str]) -> str | None:
         if len(found) == 1 and None not in found:
             return found.pop()
     return None
+
+
+def runs_in_columns(names: Sequence[str], step: int) -> dict[str, bool]:
+    """Columns that are a run each, and whether the seed alone tells them apart; `step`: no run.
+
+    Empty where another column is neither a run nor a summary of those beside it.
+
+    >>> runs_in_columns(["u", "n8", "n16"], 0), runs_in_columns(["seed 1", "u", "mean"], 1)
+    ({'n8': False, 'n16': False}, {'seed 1': True})
+    """
+    columns = [c for i, c in enumerate(names) if i != step and not _SUMMARY.search(c)]
+    pattern = pattern_in_columns(columns)
+    by_n = Settings(pattern=pattern)
+    is_run = _SEED.fullmatch if pattern is None else lambda name: by_n.for_run(name).named
+    return dict.fromkeys(columns, pattern is None) if all(map(is_run, columns)) else {}

@@ -85,6 +85,29 @@ def run_name(path: Path) -> str:
     return folder_name(path.parent) or name if common else name
 
 
+_DOWNLOAD = re.compile(r"(?:run-)?(?P<run>.*?)[-_]tag[-_](?P<tag>.+?)(?P<again> ?\([0-9]{1,3}\))?")
+
+
+class Download(NamedTuple):
+    """The run and the tag that TensorBoard writes into the name of what it gives."""
+
+    run: str  # that of the folder where the name has none
+    tag: str
+
+
+def downloaded(path: Path) -> Download | None:
+    """What the name of a download says; a browser numbers one that it has already.
+
+    >>> downloaded(Path("run-n8-tag-eval_acc (1).csv")), downloaded(Path("n4/run-.-tag-acc.csv"))
+    (Download(run='n8', tag='eval_acc'), Download(run='n4', tag='acc'))
+    """
+    if (match := _DOWNLOAD.fullmatch(path.name.removesuffix(".gz").removesuffix(".csv"))) is None:
+        return None
+    if match["run"] in ("", "."):  # one that is numbered may be of another folder
+        return Download(f"{path.parent.name}{match['again'] or ''}", match["tag"])
+    return Download(match["run"], match["tag"])
+
+
 @contextmanager
 def named_by_folders(logs: Iterable[Path]) -> Iterator[None]:
     """Call runs by their folders where files of one name lie in several; not those of one job.
@@ -201,6 +224,7 @@ def _told(name: str) -> _Name:
     (_Name(word='eval', before=('bp32', 'n8'), after=()), _Name(word='train', before=(), after=()))
     """
     stem = re.sub(r"(?:\.(?:jsonl|json|csv|tsv|log|txt|out|gz))+$", "", name.lower())
+    stem = download["run"] if (download := _DOWNLOAD.fullmatch(stem)) else stem  # not its tag
     words = [word for word in re.split(r"[-_. ]+", stem) if word not in _GENERAL]
     at = next((i for i, word in enumerate(words) if word in _TRAIN | _EVAL), None)
     if at is None:

@@ -151,7 +151,10 @@ def test_words_that_go_along_with_the_seed_are_told(tmp_path: Path, words: tuple
 
 @pytest.mark.parametrize(("column", "values", "told"), [
     ("tag", ["a", "b"] * 3, "tag (a, b)"), ("kl", [0.001, 0.01] * 3, "kl (0.001, 0.01)"),
-    ("tag", ["", "", "", "v2", "", ""], "tag (none, v2)"), ("tag", [*"abcdef"], ""),
+    ("tag", ["", "", "", "v2", "", ""], ""), ("tag", [*"abcdef"], ""),
+    ("host", ["gpu1", "gpu2", "gpu2", "gpu3", "gpu1", "gpu2"], ""),
+    ("started", ["2026-05-01", "2026-05-02", "2026-05-02", "2026-05-02", "2026-05-04",
+                 "2026-05-01"], ""), ("user", ["ann", "bob"] * 3, "user (ann, bob)"),
     ("note", ["GRPO", "grpo"] * 3, ""), ("of_n", ["a", "a", "b", "b", "c", "c"], ""),
     ("data_seed", [7, 8] * 3, ""),
 ])  # fmt: skip
@@ -160,13 +163,30 @@ def test_a_column_that_is_not_read_and_differs_between_repetitions_is_told(
 ) -> None:
     file, said = table(tmp_path / "all.csv", column, values), list[str]()
     assert len(load(file, say=said.append)) == 6
-    lines_of = [line for line in said if "taken for no recipe" in line]
+    lines_of = [line for line in said if "makes another recipe" in line]
     assert len(lines_of) == (told != "")
     if told:
         assert told in lines_of[0]
         chosen = shlex.split(lines_of[0].rpartition("--where ")[2])
         assert 0 < len(load(file, where=chosen, say=(more := list[str]()).append)) < 6
         assert not any("differ in" in line for line in more)
+
+
+@pytest.mark.parametrize(("seeds", "tags", "told"), [
+    ([1, 2, 3, 1, 1, 2], ["a", "a", "b", "a", "a", "a"], False),  # b was done at one n alone
+    ([1, 2, 3, 1, 1, 2], ["a", "b", "b", "a", "a", "b"], True),  # a has a seed at every n
+    ([1, 1, 2, 2, 1, 2], ["a", "b", "a", "b", "a", "a"], True),  # b has seeds of a once more
+    (None, ["a", "b", "a", "b", "b", "a"], True), (None, ["a", "a", "a", "b", "b", "b"], False),
+])  # fmt: skip
+def test_a_column_is_told_where_its_values_are_sweeps_of_their_own(
+    tmp_path: Path, seeds: list[int] | None, tags: list[str], *, told: bool
+) -> None:
+    rows = [f"r{i},6,{n},{'' if seeds is None else seeds[i]},{s},{score(s, n, i / 700)},{tags[i]}"
+            for i, n in enumerate((4, 4, 4, 8, 16, 16) if seeds == [1, 2, 3, 1, 1, 2]
+                                  else (4, 4, 8, 8, 16, 16)) for s in AT]  # fmt: skip
+    said = list[str]()
+    load(write(tmp_path / "all.csv", "\n".join([f"{HEAD},tag", *rows]) + "\n"), say=said.append)
+    assert any("tag (a, b) count as repetitions" in line for line in said) == told
 
 
 def test_tables_given_apart_that_say_two_recipes_are_asked_about(tmp_path: Path) -> None:

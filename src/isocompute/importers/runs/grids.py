@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Collection, Hashable, Iterable
+from collections.abc import Callable, Collection, Hashable, Iterable
 from typing import TypeVar
 
 from isocompute.importers.values.reading import number
@@ -75,8 +75,7 @@ def is_one_grid(groups: Iterable[Collection[Design]], words: Iterable[str] = ())
     every = [design for part in parts for design in part]
     if not _is_grid(every) or len({design[:2] for design in every}) < 2:
         return False
-    sizes = {design[:2] for design in every}
-    if not any(_is_grid(part) and {of[:2] for of in part} == sizes for part in parts):
+    if not any(map(_of_all_sizes(every), parts)):
         return True
     return is_by_seed(parts) and not any(map(_OF_RECIPE.search, words))
 
@@ -88,6 +87,34 @@ def is_by_seed(groups: Iterable[Collection[Design]]) -> bool:
     True
     """
     return all(len({seed for *_, seed in part}) == 1 for part in groups)
+
+
+def may_be_recipes(groups: Iterable[Collection[Design]]) -> bool:
+    """Whether runs that share a value may be a sweep of their own: of every n, or seeds once more.
+
+    One that was done again, or hosts by chance, leave n without a seed that others have.
+
+    >>> may_be_recipes([[(6, 4, 1), (6, 8, 1)], [(6, 4, 2), (6, 8, 2)]])
+    True
+    >>> may_be_recipes([[(6, 4, 1), (6, 8, 2)], [(6, 4, 2), (6, 8, 1)]])
+    False
+    >>> may_be_recipes([[(6, 4, None)] * 2 + [(6, 8, None)], [(6, 8, None)]])  # no seeds are known
+    False
+    """
+    parts = [[*designs] for designs in groups]
+    every = [design for part in parts for design in part]
+    if None in {seed for *_, seed in every}:
+        parts = [[(*of, i) for of, count in Counter(design[:2] for design in part).items()
+                  for i in range(count)] for part in parts]  # fmt: skip
+    elif sum(len({*part}) for part in parts) > len({*every}):
+        return True
+    return any(map(_of_all_sizes(every), parts))
+
+
+def _of_all_sizes(every: Iterable[Design]) -> Callable[[Collection[Design]], bool]:
+    """Whether some runs have each seed of theirs at every B_p and n of all."""
+    sizes = {design[:2] for design in every}
+    return lambda part: _is_grid(part) and {design[:2] for design in part} == sizes
 
 
 def _is_grid(designs: Collection[Design]) -> bool:

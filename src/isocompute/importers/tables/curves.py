@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from itertools import combinations
 from pathlib import Path
@@ -14,7 +15,7 @@ from numpy.typing import NDArray
 
 from isocompute.domain import Curve
 from isocompute.errors import InputError
-from isocompute.importers.runs.grids import plain_value
+from isocompute.importers.runs.grids import Design, may_be_recipes, plain_value
 from isocompute.importers.runs.placing import own_evaluations
 from isocompute.importers.tables.checks import check_recorded
 from isocompute.importers.tables.ranges import SCORES
@@ -172,13 +173,14 @@ def _one_is_higher(
 
 
 def unread(
-    others: pa.Table, runs: NDArray[np.int64], at: NDArray[np.int64]
+    others: pa.Table, runs: NDArray[np.int64], designs: Sequence[Design]
 ) -> dict[str, list[str]]:
-    """Columns of which a run has one value, and runs of one configuration several: these values.
+    """Columns of which a run has one value, and that may divide the runs by recipe: these values.
 
     Args:
         others: the columns that were not read.
-        runs, at: the run of each row, and its configuration: (rows,) numbers.
+        runs: the run of each row: (rows,) numbers from 0.
+        designs: of each run.
     """
     found = dict[str, list[str]]()
     first = np.unique(runs, return_index=True)[1]  # a row of each run
@@ -187,11 +189,12 @@ def unread(
         plain = [plain_value(word.strip()) for word in words]
         own = np.array([plain.index(one) for one in plain])[code]
         of_runs = own[first]
-        few = 1 < len({*of_runs.tolist()}) < len(first)  # another in every run: their name
-        if few and (of_runs[runs] == own).all() and any(
-            len({*of_runs[at[first] == one].tolist()}) > 1 for one in np.unique(at)
-        ):
-            found[name.strip()] = sorted({words[one].strip() for one in of_runs.tolist()})
+        of = defaultdict[int, list[Design]](list)
+        for one, design in zip(of_runs.tolist(), designs, strict=True):
+            of[one].append(design)
+        few = 1 < len(of) < len(first)  # another in every run: their name
+        if few and (of_runs[runs] == own).all() and may_be_recipes(of.values()):
+            found[name.strip()] = sorted({words[one].strip() for one in of})
     return found
 
 

@@ -251,28 +251,35 @@ def _tell_repeated(t: Taken, read: Read, repeated: int, score: FloatArray | None
 
 
 def _tell_unread(t: Taken, read: Read, curves: list[Curve]) -> None:
-    """Say which columns that were not read differ between runs that count as repetitions."""
+    """Say which columns that were not read may tell recipes apart among repetitions."""
     of = Counter((c.configuration, c.metric, c.problem_set, c.split, c.arm) for c in curves)
     if t.is_turned or max(of.values(), default=0) < 2 or not {*DESIGN[:2]} <= t.numbers.keys():
         return
     if (others := others_of(t, read)) is None:
         return
-    runs = at = np.zeros(others.num_rows, dtype=np.int64)
+    runs, of_rows = np.zeros(others.num_rows, dtype=np.int64), dict[str, list[int | None]]()
     columns = {**t.numbers, **{name: codes for name, (codes, _) in t.texts.items()}}
     for name in (name for name in (*DESIGN, "run", "arm") if name in columns):
         if len(columns[name]) == len(runs):
-            own = np.unique(columns[name], return_inverse=True)[1].reshape(-1)
-            runs = np.unique(runs * (own.max() + 1) + own, return_inverse=True)[1].reshape(-1)
-            at = runs if name == DESIGN[1] else at
+            values, own = np.unique(columns[name], return_inverse=True)
+            own = own.reshape(-1)
+            runs = np.unique(runs * len(values) + own, return_inverse=True)[1].reshape(-1)
+            codes = [i if known else None for i, known in enumerate(np.isfinite(values).tolist())]
+            of_rows[name] = [codes[i] for i in own.tolist()]
+    if not {*DESIGN[:2]} <= of_rows.keys():
+        return
+    seeds = of_rows.get(DESIGN[2], [None] * len(runs))
+    first = np.unique(runs, return_index=True)[1].tolist()
+    designs = [(*(of_rows[name][i] for name in DESIGN[:2]), seeds[i]) for i in first]
     others = others.select([c for c in others.column_names
                             if c.strip() not in t.chosen and "seed" not in c.lower()])  # fmt: skip
-    if found := unread(others, runs, at):
+    if found := unread(others, runs, designs):
         listed = [f"{name} ({', '.join(value or 'none' for value in values[:3])})"
                   for name, values in found.items()]  # fmt: skip
         name, value = next(iter(found)), next(filter(None, next(iter(found.values()))))
-        t.say(f"{t.path}: runs of one B_p and n count as repetitions, but differ in "
-              f"{some_of(listed, 3)}, taken for no recipe; if it makes another one, choose with "
-              f"--where {shlex.quote(f'{name}={value}')}")  # fmt: skip
+        word = shlex.quote(f"{name}={value}")
+        t.say(f"{t.path}: runs that differ in {some_of(listed, 3)} count as repetitions; if that "
+              f"makes another recipe, choose with --where {word}")  # fmt: skip
 
 
 def _of_runs(t: Taken, curves: list[Curve]) -> list[Curve]:

@@ -189,6 +189,27 @@ def test_a_column_is_told_where_its_values_are_sweeps_of_their_own(
     assert any("tag (a, b) count as repetitions" in line for line in said) == told
 
 
+def test_a_seed_that_two_logs_have_is_told(tmp_path: Path) -> None:
+    logs(tmp_path / "logs", {(n, s): f"n{n}_s{s}" for n, s in GRID})
+    early = [{"step": s, "val/accuracy": score(s, 8, 0.01)} for s in AT[:3]]
+    lines(tmp_path / "died/n8_s1.jsonl", early)
+    found = load(tmp_path, ACC, SETS, say=(said := list[str]()).append)
+    assert len(found) == 7
+    (line,) = (line for line in said if "count as repetitions" in line)
+    assert line.startswith(f"{tmp_path}/logs/n8_s1.jsonl and {tmp_path}/died/n8_s1.jsonl are both")
+    assert line.endswith("a start that died, move it out of the folder")
+    load(tmp_path, ACC, SETS, where=["run=*"], say=(said := list[str]()).append)
+    assert said == []
+    for file in (tmp_path / "logs").iterdir():  # a default of all runs tells nothing
+        file.rename(file.with_name(f"{file.stem.replace('_s', '-')}.jsonl"))
+    write(tmp_path / "runs.csv", "run,seed\n" + "".join(
+        f"{name},42\n" for name in ["n8_s1", *(f"n{n}-{s}" for n, s in GRID)]))  # fmt: skip
+    found = load(tmp_path, ACC, ["pattern=n{rollouts_per_problem}", *SETS[1:]],
+                 where=["run=!n8_s1"], say=(said := list[str]()).append)  # fmt: skip
+    assert {c.seed for c in found} == {42}
+    assert not any("count as repetitions" in line for line in said)
+
+
 def test_tables_given_apart_that_say_two_recipes_are_asked_about(tmp_path: Path) -> None:
     one = table(tmp_path / "a.csv", "algo", ["grpo"] * 6)
     other = table(tmp_path / "b.csv", "algo", ["gspo"] * 6)

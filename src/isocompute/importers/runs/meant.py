@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from glob import escape
 from itertools import takewhile
@@ -44,6 +45,27 @@ def choose(rule: str, key: str, value: str, keep: str = "") -> InputError:
 def shown(words: Sequence[str]) -> str:
     """Words of a selection of runs as they are typed."""
     return " ".join(f"--where run={shlex.quote(one.removeprefix('run='))}" for one in words[1::2])
+
+
+def seeds_twice(runs: Sequence[ImportedRun]) -> list[str]:
+    """A line for runs of one B_p, n and seed, where seeds tell the repetitions of others apart."""
+    if len({run.seed for run in runs} - {None}) < 2:
+        return []  # a default, that all were started with
+    of = defaultdict[tuple[object, ...], list[ImportedRun]](list)
+    for run in sorted(runs, key=lambda run: -max((s.step_K.size for s in run.series), default=0)):
+        for s in run.series if run.seed is not None else ():
+            of[run.design, s.metric.label, s.problem_set, s.split].append(run)
+    pairs = {(id(its[0]), id(its[1])): its[:2] for its in of.values() if len(its) > 1}
+    if not pairs:
+        return []
+    one, less = next(iter(pairs.values()))
+    cure = "move it out of the folder"
+    if one.name != less.name:
+        cure = f"leave it out with {shown(leaving([one.name], [less.name]))}"
+    more = f" ({len(pairs) - 1} more alike)" if len(pairs) > 1 else ""
+    return [f"{one.provenance.path} and {less.provenance.path} are both of n = "
+            f"{one.rollouts_per_problem} and seed {one.seed}, and count as repetitions{more}; if "
+            f"the second is a copy, or a start that died, {cure}"]
 
 
 def _begin(names: Sequence[str]) -> str:

@@ -20,7 +20,7 @@ import numpy as np
 from isocompute.domain.text import some_of
 from isocompute.errors import InputError
 from isocompute.importers.runs.grids import Design, is_by_seed, is_one_grid, once, parted
-from isocompute.importers.runs.meant import choose, leaving, shown
+from isocompute.importers.runs.meant import choose, leaving, seeds_twice, shown
 from isocompute.importers.values.imported import DESIGN, FROM_NAME, FloatArray, ImportedRun
 from isocompute.importers.words.configuration import FACTS, SCALED
 from isocompute.importers.words.names import written_in
@@ -236,7 +236,9 @@ def unsaid(runs: Sequence[ImportedRun], asked: Collection[str] = ()) -> list[str
                 f"first: {silent[0]!r}), others have {value}; if it differs there, leave them out "
                 f"with --where {shlex.quote(f'{name}={value}')}"
             )
-    return told + ([] if "run" in asked else along_with_seeds(map(_named, runs)))
+    if "run" in asked:
+        return told
+    return [*told, *along_with_seeds(map(_named, runs)), *seeds_twice(runs)]
 
 
 _ONE_SWEEP = "runs of one sweep must differ in B_p, n or seed,"

@@ -154,7 +154,8 @@ def test_words_that_go_along_with_the_seed_are_told(tmp_path: Path, words: tuple
     ("tag", ["", "", "", "v2", "", ""], ""), ("tag", [*"abcdef"], ""),
     ("host", ["gpu1", "gpu2", "gpu2", "gpu3", "gpu1", "gpu2"], ""),
     ("started", ["2026-05-01", "2026-05-02", "2026-05-02", "2026-05-02", "2026-05-04",
-                 "2026-05-01"], ""), ("user", ["ann", "bob"] * 3, "user (ann, bob)"),
+                 "2026-05-01"], ""), ("day", ["2026-05-01", "2026-05-02T10:30"] * 3, ""),
+    ("user", ["ann", "bob"] * 3, "user (ann, bob)"),
     ("note", ["GRPO", "grpo"] * 3, ""), ("of_n", ["a", "a", "b", "b", "c", "c"], ""),
     ("data_seed", [7, 8] * 3, ""),
 ])  # fmt: skip

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import datetime
 import re
 import shlex
 from collections import defaultdict
@@ -193,9 +195,18 @@ def unread(
         for one, design in zip(of_runs.tolist(), designs, strict=True):
             of[one].append(design)
         few = 1 < len(of) < len(first)  # another in every run: their name
-        if few and (of_runs[runs] == own).all() and may_be_recipes(of.values()):
+        if few and (of_runs[runs] == own).all() and may_be_recipes(of.values()) and not all(
+            _is_date(words[one].strip() or "2000-01-01") for one in of
+        ):
             found[name.strip()] = sorted({words[one].strip() for one in of})
     return found
+
+
+def _is_date(text: str) -> bool:
+    """Whether it is a date or a time, which no recipe is."""
+    with contextlib.suppress(ValueError):
+        return bool(datetime.datetime.fromisoformat(text))
+    return False
 
 
 def told_apart(

@@ -51,7 +51,9 @@ def test_words_of_seeds_that_may_be_a_recipe_are_asked_about(
 ) -> None:
     of = {**dict(zip(GRID, ends, strict=True)), **more}
     logs(tmp_path, {(n, s): f"n{n}{end}_s{s}" for (n, s), end in of.items()})
-    assert "another word of a name may say another recipe, but" in refused(tmp_path, ACC, SETS)
+    told, count = refused(tmp_path, ACC, SETS), min(len([*filter(None, ends)]), 3) + len(more)
+    assert "another word of a name may say another recipe, but" in told
+    assert f"leave {'it' if count == 1 else f'the {count} like it'} out with --where" in told
     assert len(load(tmp_path, ACC, SETS, where=["run=*"])) == len(of)
 
 

@@ -87,9 +87,10 @@ def test_a_trial_among_runs_is_asked_about(tmp_path: Path, names: list[str]) -> 
     source = sweep(tmp_path, {name: {} for name in names})
     text = refused(source)
     assert f"{names[0]!r} ends after 2 updates, 24 rollouts, and no other has a score" in text
-    assert "before 1,920; if it was a trial, leave it out with --where " in text
+    these = "it" if len(names) == 1 else "the 2 like it"
+    assert f"before 1,920; if it was a trial, leave {these} out with --where " in text
     which = "!try" if len(names) == 1 else "real_n*"
-    assert f"leave it out with --where run='{which}', or keep all" in text
+    assert f"leave {these} out with --where run='{which}', or keep all" in text
     left = load(source, where=[f"run={which}"])
     assert {c.rollouts_per_problem for c in left} == {*N}
     assert len(load(source, where=["run=*"])) == 3 + len(names)

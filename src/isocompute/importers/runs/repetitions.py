@@ -210,9 +210,10 @@ def _refuse_trials(runs: Sequence[ImportedRun]) -> None:
 
 def _without(text: str, odd: Sequence[str], left: Sequence[str]) -> InputError:
     """A refusal with the words that leave some runs out, or keep all."""
-    words = leaving(left, odd)
+    words, count = leaving(left, odd), len({*odd})
+    which = "it" if count == 1 else f"the {count} like it"
     return InputError(
-        f"{text}{',' if '; if ' in text else ';'} leave it out with {shown(words)}, "
+        f"{text}{',' if '; if ' in text else ';'} leave {which} out with {shown(words)}, "
         "or keep all with --where 'run=*'.",
         options=words, trial=("--where", "run=*"), condition="the others are your sweep",
     )

@@ -6,9 +6,15 @@ import json
 import shlex
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet as pq
 import pytest
 
 from isocompute.errors import InputError
+from isocompute.importers.tables import curves, tidy
+from isocompute.importers.tables.table import Naming, read_table
+from isocompute.importers.words.settings import Settings
 from isocompute.sources import load_curves
 from isocompute.store.arms import with_where
 from layout_helpers import AT, drawn, lines, load, refused, score, write
@@ -173,6 +179,32 @@ def test_a_column_that_is_not_read_and_differs_between_repetitions_is_told(
         chosen = shlex.split(lines_of[0].rpartition("--where ")[2])
         assert 0 < len(load(file, where=chosen, say=(more := list[str]()).append)) < 6
         assert not any("differ in" in line for line in more)
+
+
+def test_measurements_are_not_gone_through_to_see_that_they_differ(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A million of them took hours."""
+    values = {(n, s): f"{s}" for n, s in GRID}
+    rows = [f"n{n}_s{s},6,{n},{s},{at},{score(at, n, s / 700)},{values[n, s]},{n + s / 7 + at:.6f}"
+            for n, s in GRID for at in AT]  # fmt: skip
+    file = write(tmp_path / "all.csv", "\n".join([f"{HEAD},tag,entropy", *rows]) + "\n")
+    packed = tmp_path / "all.parquet"
+    pq.write_table(pyarrow.csv.read_csv(file), packed)
+    taken, seen = list[str](), list[str]()
+
+    def read(path: Path, naming: Naming) -> pa.Table:
+        found = read_table(path, naming)
+        taken.extend(found.column_names)
+        return found
+
+    monkeypatch.setattr(curves, "plain_value", lambda text: seen.append(text) or text)
+    for source in (file, packed):
+        said = list[str]()
+        tidy.curves_of(source, (0.0, 1.0), {}, Settings(), say=said.append, read=read)
+        assert "tag (1, 2)" in " ".join(said)
+        assert {*seen} == {"1", "2"}
+        assert source is packed or "entropy" not in taken
 
 
 @pytest.mark.parametrize(("seeds", "tags", "told"), [

@@ -277,16 +277,21 @@ def not_there(
 def cells_seen(path: Path, header: Sequence[str]) -> dict[str, FloatArray]:
     """The numbers in the first rows of each column of a file, NaN for what is none; {} else."""
     found = dict[str, FloatArray]()
-    if path.suffix in (".csv", ".tsv") and path.is_file():
-        rows = rows_of(path, _SEEN)
+    for name, own in texts_seen(path, header).items():
         comma = "," if head_of(path).separator != "," else "%"  # a decimal one
-        for i, name in enumerate(header):
-            own = [row[i] for row in rows if i < len(row)]
-            means = means_of(own)
-            texts = (means.get(c, c).replace("%", "").replace(comma, ".") for c in own)
-            cells = (number(text.strip()) for text in texts)
-            found[name.strip()] = np.array([np.nan if c is None else c for c in cells])
+        means = means_of(own)
+        texts = (means.get(c, c).replace("%", "").replace(comma, ".") for c in own)
+        cells = (number(text.strip()) for text in texts)
+        found[name] = np.array([np.nan if c is None else c for c in cells])
     return found
+
+
+def texts_seen(path: Path, header: Sequence[str]) -> dict[str, list[str]]:
+    """The cells in the first rows of each column of a CSV; {} of any other file."""
+    if path.suffix not in (".csv", ".tsv") or not path.is_file():
+        return {}
+    rows = rows_of(path, _SEEN)
+    return {name.strip(): [row[i] for row in rows if i < len(row)] for i, name in enumerate(header)}
 
 
 def counts_up(cells: FloatArray) -> bool:

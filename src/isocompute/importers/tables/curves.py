@@ -188,8 +188,11 @@ def unread(
     first = np.unique(runs, return_index=True)[1]  # a row of each run
     for name in others.column_names if len(first) < len(runs) == others.num_rows else ():
         code, words = texts_of(others, name)
+        if len(words) > len(first):
+            continue  # it changes within a run
         plain = [plain_value(word.strip()) for word in words]
-        own = np.array([plain.index(one) for one in plain])[code]
+        _, at, back = np.unique(plain, return_index=True, return_inverse=True)
+        own = at[back.reshape(-1)][code]
         of_runs = own[first]
         of = defaultdict[int, list[Design]](list)
         for one, design in zip(of_runs.tolist(), designs, strict=True):

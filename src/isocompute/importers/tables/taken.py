@@ -24,6 +24,7 @@ from isocompute.importers.tables.columns import (
     columns_meant,
     makes_a_recipe,
     not_there,
+    texts_seen,
 )
 from isocompute.importers.tables.ranges import SCORES
 from isocompute.importers.tables.table import (
@@ -127,11 +128,17 @@ def _named(t: Taken, columns: list[str]) -> dict[str, str]:
     return names
 
 
-def others_of(t: Taken, read: Read) -> pa.Table | None:
-    """The plain columns of the rows that are meant that nobody read; None without any."""
+def others_of(t: Taken, read: Read, most: int | None = None) -> pa.Table | None:
+    """The plain columns of the rows that are meant that nobody read; None without any.
+
+    `most`: different values that they may have.
+    """
     import pyarrow as pa
 
     others = {c: c for c in t.header if c.strip() and c not in t.goes_by.values()}
+    if most is not None and (seen := texts_seen(t.path, t.header)):
+        # a million measurements are not read to see that they differ
+        others = {c: c for c in others if 0 < len({*seen[c.strip()]}) <= most}
     if not others:
         return None
     chosen = {t.goes_by.get(name, name): name for name in t.where}

@@ -255,7 +255,7 @@ def _tell_unread(t: Taken, read: Read, curves: list[Curve]) -> None:
     of = Counter((c.configuration, c.metric, c.problem_set, c.split, c.arm) for c in curves)
     if t.is_turned or max(of.values(), default=0) < 2 or not {*DESIGN[:2]} <= t.numbers.keys():
         return
-    if (others := others_of(t, read)) is None:
+    if (others := others_of(t, read, len(curves))) is None:
         return
     runs, of_rows = np.zeros(others.num_rows, dtype=np.int64), dict[str, list[int | None]]()
     columns = {**t.numbers, **{name: codes for name, (codes, _) in t.texts.items()}}

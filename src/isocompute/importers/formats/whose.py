@@ -87,9 +87,10 @@ class _Apart:
         keys = dict.fromkeys(key for said in every for key in said)
         differ = [key for key in keys if len({said.get(key) for said in every}) > 1]
         spans = [span for span in self._spans.values() if span is not None]
+        # rows of step 0 that say nothing are the base model's, unless a run has its own
         again = self.at_zero and not min((first for first, _ in spans), default=0)
         if differ and (
-            self.is_blank or again or len(spans) < len(every)  # a run has its own step 0
+            self.is_blank or again or len(spans) < len(every)
             or max(first for first, _ in spans) > min(last for _, last in spans)
             or any(key not in said for said in every for key in differ)
         ):

@@ -19,6 +19,7 @@ import pytest
 
 from isocompute.engines.base import EvaluationRecord, StepRecord, StopRequested
 from isocompute.errors import InputError
+from isocompute.health import Monitor
 from isocompute.runner import run_study
 from isocompute.store import (
     Database,
@@ -107,6 +108,42 @@ def test_what_is_committed_is_read_back(database):
         assert successes_KP[0].tolist() == [0, 0, 1, 4, 4, 2, 0, 3]
         assert len(store.evaluations(run.hash, problem_set="other")) == 0
         assert store.problem_set(run.spec["train"]["sha256"]).problems[3].id == "train-3"
+
+
+def test_a_run_that_went_on_from_before_gives_way_from_there(database, monkeypatch):
+    seen = []
+
+    class Heard(Monitor):
+        def update(self, step, values):
+            seen[-1].append(step)
+            return super().update(step, values)
+
+        def __init__(self):
+            seen.append([])
+            super().__init__()
+
+    monkeypatch.setattr("isocompute.store.writer.Monitor", Heard)
+    writer = writer_of(database, leases.claim(database, "me", first))
+    for step in (1, 2, 3, 4):
+        writer.step(step_record(step))
+        if step % 2 == 0:
+            writer.evaluation(evaluation_record(step))
+    commit(writer, 4)
+    writer.rewind(2)
+    assert (writer.position, seen[-1]) == (2, [1, 2])
+    with Store(database.folder) as store:  # nothing is dropped before the next commit
+        assert store.runs()[0].rollouts == 16
+    writer.step(step_record(3, successes=(2, 2)))
+    writer.evaluation(evaluation_record(3))
+    commit(writer, 3)
+    with Store(database.folder) as store:
+        run = store.runs()[0]
+        assert (run.steps_done, run.rollouts, run.tokens) == (3, 12, 24)
+        assert (run.evaluation_rollouts, run.evaluation_tokens) == (64, 128)
+        assert [s.tolist() for s in store.steps(run.hash).successes] == [[1, 0], [1, 0], [2, 2]]
+        assert store.evaluations(run.hash).step_K.tolist() == [2, 3]
+    writer.rewind(-1)
+    assert (writer.position, seen[-1]) == (0, [])
 
 
 def test_rows_without_a_checkpoint_are_not_kept(database):

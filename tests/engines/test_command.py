@@ -320,6 +320,36 @@ for s in range({done} if again else 0, int(sys.argv[3]) + 1):
     assert examine(tmp_path / "study") == []
 
 
+@pytest.mark.parametrize(("back", "scores", "lost"), [(0, [0, 0.05, 0.1, 0.2, 0.6, 1], 0),
+                                                      (1, [0, 0.05, 0.1, 0.4, 0.6, 1], 96)])
+def test_a_second_score_where_a_trainer_goes_on_is_no_training(
+    back: int, scores: list[float], lost: int, tmp_path: Path
+) -> None:
+    # It scores before its first update, so anew: its rewards say which updates it did again.
+    own = script(tmp_path, f"""
+sys.path.insert(0, {SOURCE!r})
+import isocompute
+again, steps, done = "--resume" in sys.argv, int(sys.argv[3]), Path(sys.argv[6]) / "done"
+rec = isocompute.Recorder(Path(sys.argv[6]) / "a", problems_per_batch=4, rollouts_per_problem=2,
+                          seed=int(sys.argv[4]), samples=4)
+begin = int(done.read_text()) - {back} if again else 0
+for s in range(begin, steps + 1):
+    if s > begin:
+        rec.log(s, score=s / 80 + 0.1 * again, split="train")
+    if s in (begin, 0, 2, 4, 8, 16, 32):
+        rec.log(s, score=s / 40 + 0.2 * again)
+done.write_text(str(steps))
+""")
+    for steps in (8, 16, 32, 32):
+        spec = make_spec(tmp_path, steps=steps, command=own, log="a.jsonl", reader="recorder")
+        run_study(study_of(spec), tmp_path / "study", workers=0, settings=FAST)
+    assert state(tmp_path / "study") == ("done", "")
+    (curve,) = load_curves(str(tmp_path / "study"))
+    assert curve.score_K.tolist() == pytest.approx(scores)
+    with Store(tmp_path / "study") as store:
+        assert store.accounting().wasted_rollouts == lost
+
+
 def test_a_run_whose_folder_was_left_behind_says_so(tmp_path: Path) -> None:
     # Its trainer would begin anew without a word, and its curve would be of two trainings.
     short, long = make_spec(tmp_path), make_spec(tmp_path, steps=16)

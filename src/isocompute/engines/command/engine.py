@@ -32,6 +32,7 @@ from isocompute.engines.command.read import (
 from isocompute.engines.command.tail import Tail
 from isocompute.engines.jobs import LocalJob, wait_until
 from isocompute.errors import InputError, NotInstalledError, RunError
+from isocompute.importers.values.imported import ImportedRun
 from isocompute.study.spec import RunSpec
 
 _REFERENCE = "command.json"
@@ -196,7 +197,7 @@ class _Attempt:
         last = last_of(found)
         allocation = self.spec.allocation
         tokens = tokens_of(found)
-        self._follow(scores)
+        self._follow(scores, found)
         took, tested, seen = seconds_of(found, last), evaluated_s(found, last), self.at["step"]
         for step in range(self.at["step"], min(last, allocation.steps) + 1):
             if step > self.at["step"]:
@@ -215,26 +216,35 @@ class _Attempt:
             if step in due and (index > self.at["grid"] or step == self.spec.last_step):
                 self.at["grid"] = index
                 of_step = [one[1:] for one in scores if one[0] == step]
-                self.at["said"].append([step, self.at["tokens"], index, _sums(of_step)])
+                after = self.at["said"][-1][0] if self.at["said"] else -1
+                self.at["said"].append([step, self.at["tokens"], index, _sums(of_step),
+                                        _rows(found, after, step)])  # fmt: skip
                 wall_s, seen = tested(seen, step) / len(of_step), step
                 for one in of_step:
                     self._evaluation(step, wall_s, *one)
         self._checkpoint()
 
-    def _follow(self, scores: list[Any]) -> None:
+    def _follow(self, scores: list[Any], found: ImportedRun) -> None:
         """Take back what a trainer did anew, that went on from before where its slice had ended.
 
-        Its log tells other scores then than were stored; one that tells none of a step proves
-        nothing.
+        Its log tells other rows then than it told; one that tells none of a step proves nothing.
+        A second score of the slice's last step alone is of a trainer that scores where it goes
+        on: the first stands.
         """
         now = {step: _sums([one[1:] for one in scores if one[0] == step]) for step, *_ in scores}
-        said = self.at["said"]
-        for i, (step, *_, sums) in enumerate(said):
-            if now.get(step, sums) != sums:
-                back, tokens, grid, _ = said[i - 1] if i else (-1, 0, -1, None)
+        said, end = self.at["said"], self.at["step"]
+        after = -1
+        for i, (step, tokens, grid, sums, rows) in enumerate(said):
+            rows_now, of_now = _rows(found, after, step), now.get(step, sums)
+            if (None not in (rows, rows_now) and rows_now != rows) or (
+                of_now != sums and step != end
+            ):
+                back, tokens, grid, *_ = said[i - 1] if i else (-1, 0, -1)
                 self.sink.rewind(back)
                 self.at |= {"step": max(back, 0), "tokens": tokens, "grid": grid, "said": said[:i]}
                 return
+            said[i] = [step, tokens, grid, of_now, rows]
+            after = step
 
     def _keep_map(self) -> None:
         """Hold a run to the map by which its first scores were read."""
@@ -260,3 +270,10 @@ class _Attempt:
 def _sums(of_step: list[Any]) -> list[list[Any]]:
     """Successes of an evaluation, by validation set, as JSON keeps them."""
     return [[name, samples, int(np.sum(successes_P))] for name, samples, successes_P in of_step]
+
+
+def _rows(found: ImportedRun, after: int, step: int) -> float | None:
+    """All that a log says of the updates after one step up to another, but for the score there."""
+    parts = [s.score_K[(s.step_K > after) & (s.step_K < step + (s.split == "train"))]
+             for s in found.series]  # fmt: skip
+    return float(np.concatenate(parts).sum()) if sum(map(len, parts)) else None

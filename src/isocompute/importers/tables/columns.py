@@ -277,8 +277,9 @@ def not_there(
 def cells_seen(path: Path, header: Sequence[str]) -> dict[str, FloatArray]:
     """The numbers in the first rows of each column of a file, NaN for what is none; {} else."""
     found = dict[str, FloatArray]()
-    for name, own in texts_seen(path, header).items():
-        comma = "," if head_of(path).separator != "," else "%"  # a decimal one
+    texts_of = texts_seen(path, header)
+    comma = "%" if not texts_of or head_of(path).separator == "," else ","  # a decimal one
+    for name, own in texts_of.items():
         means = means_of(own)
         texts = (means.get(c, c).replace("%", "").replace(comma, ".") for c in own)
         cells = (number(text.strip()) for text in texts)

@@ -320,16 +320,20 @@ for s in range({done} if again else 0, int(sys.argv[3]) + 1):
     assert examine(tmp_path / "study") == []
 
 
-@pytest.mark.parametrize(("back", "scores", "lost"), [(0, [0, 0.05, 0.1, 0.2, 0.6, 1], 0),
-                                                      (1, [0, 0.05, 0.1, 0.4, 0.6, 1], 96)])
+@pytest.mark.parametrize(("back", "anew", "scores", "lost"), [
+    (0, False, [0, 0.05, 0.1, 0.2, 0.6, 1], 0), (0, True, [0, 0.05, 0.1, 0.2, 0.6, 1], 0),
+    (1, False, [0, 0.05, 0.1, 0.4, 0.6, 1], 96),
+])  # fmt: skip
 def test_a_second_score_where_a_trainer_goes_on_is_no_training(
-    back: int, scores: list[float], lost: int, tmp_path: Path
+    back: int, anew: bool, scores: list[float], lost: int, tmp_path: Path
 ) -> None:
     # It scores before its first update, so anew: its rewards say which updates it did again.
     own = script(tmp_path, f"""
 sys.path.insert(0, {SOURCE!r})
 import isocompute
 again, steps, done = "--resume" in sys.argv, int(sys.argv[3]), Path(sys.argv[6]) / "done"
+if {anew}:
+    (Path(sys.argv[6]) / "a.jsonl").unlink(missing_ok=True)
 rec = isocompute.Recorder(Path(sys.argv[6]) / "a", problems_per_batch=4, rollouts_per_problem=2,
                           seed=int(sys.argv[4]), samples=4)
 begin = int(done.read_text()) - {back} if again else 0

@@ -143,6 +143,8 @@ def matches(value: str, wanted: str) -> bool:
 
     >>> matches("0.001", "1e-3"), matches("ppo-kl", "ppo*"), matches("none", "null")
     (True, True, True)
+    >>> matches("1_0", "10"), matches("1_0", "1_0")
+    (False, True)
     >>> matches("run[a]", "run[a]"), matches("run1", "run[12]")
     (True, True)
     >>> matches("grpo_n8", "!*n8"), matches("grpo_n8", "!*len4096"), matches("!a", "!a")

@@ -28,7 +28,7 @@ from isocompute.answers.logged import as_logged, in_logs
 from isocompute.answers.plan import plan_from_source
 from isocompute.answers.prescribe import Question, _edges, prescribe
 from isocompute.answers.price import Price
-from isocompute.answers.step_lines import checks, step_lines, too_dear, with_checks
+from isocompute.answers.step_lines import checks, step_lines, steps_left, too_dear, with_checks
 from isocompute.answers.steps import _STEPS, Runs, nearest, run_next
 from isocompute.answers.verdict import untested
 from isocompute.answers.weight import trust
@@ -727,6 +727,14 @@ def test_a_plan_says_what_its_checks_leave_of_it() -> None:
     assert f"score {2 * left['predicted_score'] - 1:.3f}):" in "\n".join(advice_lines(ranged))
 
 
+def test_a_check_that_costs_whole_steps_leaves_the_others() -> None:
+    """131,072 of 499,712 rollouts were 256 steps of 976, and left 719."""
+    step = {"settles": "capped_by_tested_n", "rollouts": 131_072.0, "cost": {}}
+    d = {"law": {"unit": "rollouts"}, "cost": {}, "rollouts": 499_712, "steps": 976,
+         "after_checks": []}  # fmt: skip
+    assert steps_left(d, [step]) == 720
+
+
 def test_no_check_shortens_a_fixed_batch() -> None:
     """Its steps are said, and no budget pays for a check: none of them are taken away."""
     fit = planted(surface=steeper)
@@ -1222,7 +1230,8 @@ def test_of_as_good_n_what_is_trained_or_run_today_is_kept() -> None:
 
 @pytest.mark.parametrize(
     ("times", "do"),
-    [(1.5, "Evaluate the run on its way"), (2.9, "Go to 2M rollouts first (1M rollouts)"),
+    [(1.5, "Evaluate the run on its way"), (2.02, "Evaluate the run on its way"),
+     (2.9, "Go to 2M rollouts first (1M rollouts)"),
      (30, "Go to 2M rollouts first (1M rollouts)")],
 )  # fmt: skip
 def test_beyond_the_data_a_run_goes_on_to_twice_of_it_first(times: float, do: str) -> None:
@@ -1609,6 +1618,9 @@ def test_where_the_best_n_lies_agrees_with_the_choice() -> None:
     assert best_n_words(wide) == (
         "The best n is between 16 and 60; of those tested, 32 scores best."
     )
+    # 600k where all n were compared to 599,936 is their last evaluation, and no prediction.
+    assert best_n_words({**wide, "extrapolation_log10": 5e-5}) == best_n_words(wide)
+    assert best_n_words({**wide, "extrapolation_log10": 0.1}).endswith("predicted to score best.")
     capped = [{"code": "capped_by_min_steps"}, {"code": "capped_by_tested_n"}]
     assert best_n_words({**wide, "notices": capped[1:]}) == best_n_words(wide)
     assert best_n_words({**wide, "notices": capped}) == (

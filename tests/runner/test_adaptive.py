@@ -749,6 +749,14 @@ def test_status_says_why_a_sweep_ended(loss, line):
     ]
 
 
+def test_a_sweep_that_misses_its_tolerance_at_smaller_budgets_says_that_it_is_there():
+    """Its look said 0.0017 at the target, its end that the plan loses more than 0.002."""
+    numbers = {"spent": 300.0, "target": 1000.0, "loss_at_target": 0.0017, "loss_on_path": 0.0024,
+               "tolerance": 0.002, "limit": 320.0, "needed": 340.0}  # fmt: skip
+    why = why_ended([Look(3, (Decision(action="end", numbers=numbers),))], 1200)
+    assert "loses more than the tolerance, 0.002, at budgets below 1,000: raise" in why
+
+
 def test_status_is_true_after_a_thaw_and_names_no_more_than_the_grid():
     """A look of 300 of 320 that it may, then 100 more by a thaw; the grid holds 400 in all."""
     def end(number, spent, loss, limit):

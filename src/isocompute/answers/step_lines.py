@@ -97,7 +97,16 @@ def steps_left(d: Mapping[str, Any], steps: Sequence[Mapping[str, Any]]) -> int 
         return None
     rows: dict[int, int] = {r["checks"]: r["steps"] for r in d.get("after_checks") or ()}
     # Without a row for as many, the first ones: what its share would leave of equal steps.
-    return rows.get(len(steps), max(int((1 - share) * (d.get("steps") or 0)), 0))
+    return rows.get(len(steps), whole_steps((1 - share) * (d.get("steps") or 0)))
+
+
+def whole_steps(steps: float) -> int:
+    """Steps that are paid for in whole; a price of so many in whole stays so.
+
+    >>> whole_steps((1 - 131_072 / 499_712) * 976)
+    720
+    """
+    return max(int(steps * (1 + 1e-12)), 0)
 
 
 def share_paid(d: Mapping[str, Any], steps: Sequence[Mapping[str, Any]]) -> float | None:

@@ -89,7 +89,7 @@ def beyond(q: Question, c: Configuration, times: float, checked: bool) -> list[N
     way: dict[str, Any] = {"do": "Evaluate the run on its way"}
     if checked:
         way["do"] = "Stop the run if it scores less on its way"
-    elif first["to"] < q.x:
+    elif math.log10(q.x / first["to"]) > SAME_END:
         way["do"] = f"Go to {compact(first['to'])} {unit_words(q.fit.unit)} first"
         way["trains"] = first["trains"]
     far: dict[str, Any] = {"edge": high, "times": times, "trust": trust(times)}

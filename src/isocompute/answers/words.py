@@ -11,6 +11,7 @@ from isocompute.answers.around import known_words
 from isocompute.answers.assumed import recipe_unsaid, unsaid_of_runs
 from isocompute.answers.beside import lead_words, less_words, open_words, passes_words
 from isocompute.answers.broke import fell_words, trained_words
+from isocompute.answers.frontier import SAME_END
 from isocompute.answers.logged import as_logged, score_text
 from isocompute.answers.machines import clock_words
 from isocompute.answers.prescribe import AS_GOOD
@@ -352,8 +353,8 @@ def best_n_words(d: Mapping[str, Any]) -> str:
     if low != high and fewer == more:
         where = f"between {low} and {high}" + ("," + beyond if beyond else "")
     of, n = "tested and allowed" if _binding(d) else "tested", d["rollouts_per_problem"]
-    best_is = "is predicted to score best" if (d.get("extrapolation_log10") or 0) > 0 else (
-        "scores best")  # fmt: skip
+    beyond_data = (d.get("extrapolation_log10") or 0) > SAME_END  # less is a budget in round numbers
+    best_is = "is predicted to score best" if beyond_data else "scores best"
     if d.get("chosen_by") in AS_GOOD:
         best_is = "is as good as the best"
     if d.get("chosen_by") == "neighbours":

@@ -26,7 +26,7 @@ from isocompute.answers.logged import score_text
 from isocompute.answers.prescribe import Prescription, Question
 from isocompute.answers.reading import Reading
 from isocompute.answers.spending import solved
-from isocompute.answers.step_lines import checks, share_paid
+from isocompute.answers.step_lines import checks, share_paid, whole_steps
 from isocompute.domain import Configuration, Curve, Effort, Work
 from isocompute.domain.text import fitting, two_digits
 from isocompute.model.data import MIN_STEPS
@@ -339,6 +339,6 @@ def _steps_of_the_rest(q: Question, c: Configuration, d: Mapping[str, Any], shar
     """Steps of the run that the rest of its price pays for, once checks have a share of it."""
     whole = d["cost"].get(unit := q.fit.unit.replace("-", "_"))
     if whole is None:
-        return max(int((1 - share) * d["steps"]), 0)
+        return whole_steps((1 - share) * d["steps"])
     left = (1 - share) * whole - q.price.started(unit)
-    return int(q.rollouts(c, left) * (1 + 1e-12) // c.batch_size) if left > 0 else 0
+    return whole_steps(q.rollouts(c, left) / c.batch_size) if left > 0 else 0

@@ -164,6 +164,8 @@ def _end(numbers: Mapping[str, float], rollouts_total: int) -> str:
     if max(numbers["loss_at_target"], numbers.get("loss_on_path", 1.0)) < tolerance:
         return f"its plan loses less than the tolerance, {tolerance:g}"
     missed = f"its plan still loses more than the tolerance, {tolerance:g}"
+    if numbers["loss_at_target"] < tolerance:
+        missed += f", at budgets below {numbers['target']:,.0f}"
     needed = numbers.get("needed", numbers["spent"])  # an older version did not write it
     if not needed:
         return f"{missed}, and no training within the budget would change it: raise `budget`"

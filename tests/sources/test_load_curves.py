@@ -203,6 +203,33 @@ def test_a_folder_of_tables_is_its_tables(tmp_path: Path) -> None:
     assert said == [f"{folder}: its 2 tables are read; no other file in it is a known log"]
 
 
+def test_a_run_that_two_tables_hold_in_part_is_one_run(tmp_path: Path) -> None:
+    """Cut within a run, a table of 21 runs was read as one of 22."""
+    folder = tmp_path / "parts"
+    folder.mkdir()
+    head, rows = HEAD + ",run,tokens", [f"32,8,{100 * k},0.{k + 1},a,{900 * k}" for k in range(6)]
+    files = [tidy(folder / f"{i}.csv", head, *part)
+             for i, part in enumerate((rows[4:], rows[:2], rows[2:4]))]  # fmt: skip
+    for source in (folder, files):
+        (one,) = load_curves(source)
+        assert one.rollouts_K.tolist() == [0, 100, 200, 300, 400, 500]
+        assert one.score_K.tolist() == pytest.approx([0.1, 0.2, 0.3, 0.4, 0.5, 0.6])
+        assert one.tokens_K is not None
+        assert one.tokens_K.tolist() == [900 * k for k in range(6)]
+    # One that begins before the other has ended, or counts anew, is another run of that name.
+    for part in ("32,8,50,0.9,a,900", "32,8,250,0.9,a,300"):
+        tidy(files[0], head, part)
+        assert len(load_curves(files[:2])) == 2
+
+
+def test_a_run_in_two_sources_is_said_in_the_singular(tmp_path: Path) -> None:
+    rows = [f"32,8,{100 * k},0.{k + 1}" for k in range(6)]
+    files = [tidy(tmp_path / name, HEAD, *rows) for name in ("a.csv", "b.csv")]
+    said: list[str] = []
+    assert len(load_curves(files, say=said.append)) == 1
+    assert said[0].startswith("a run stands in more than one source and is counted once ('")
+
+
 def test_a_table_beside_a_log_that_is_known_is_left_alone(tmp_path: Path) -> None:
     tidy(tmp_path / "a.csv", HEAD, "32,8,100,0.1")
     rows = [{"step": s, "data": {"val-core/math/acc/mean@4": 0.1 * s}} for s in (0, 1, 2)]

@@ -353,7 +353,7 @@ def best_n_words(d: Mapping[str, Any]) -> str:
     if low != high and fewer == more:
         where = f"between {low} and {high}" + ("," + beyond if beyond else "")
     of, n = "tested and allowed" if _binding(d) else "tested", d["rollouts_per_problem"]
-    beyond_data = (d.get("extrapolation_log10") or 0) > SAME_END  # less is a budget in round numbers
+    beyond_data = (d.get("extrapolation_log10") or 0) > SAME_END  # less: a round number
     best_is = "is predicted to score best" if beyond_data else "scores best"
     if d.get("chosen_by") in AS_GOOD:
         best_is = "is as good as the best"

@@ -131,7 +131,7 @@ TABLES: Mapping[str, Mapping[str, Template]] = {
             "{n_rough} of {n_runs} runs are too rough for a curve: {which}.",
             "Evaluate their checkpoints on four times as many problems: that halves the noise."),
         "stopped_early": _note(
-            "Ended before half the largest budget: {which}.", "Continue only n that may still win."),
+            "Ended before half the largest budget: {which}.", "Continue only n that may win."),
         "budgets_not_shared": _note(
             "Beyond {at:k} {unit} not every n can be compared: the runs of {which} end by then.",
             "Train these further."),

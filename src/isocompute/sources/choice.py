@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -103,12 +104,40 @@ def without_doubles(sources: Sequence[Sequence[Curve]]) -> tuple[list[Curve], li
         twins = {id(c): twin for c in curves if (twin := _twin(c, kept)) is not None}
         if twins:
             first = next(c for c in curves if id(c) in twins)
-            lines.append(
-                f"{len(twins)} runs stand in more than one source and are counted once (the first: "
-                f"{first.run!r}, as {twins[id(first)].run!r})"
-            )
+            said = f"{len(twins)} runs stand in more than one source and are counted once"
+            if len(twins) == 1:
+                said = "a run stands in more than one source and is counted once"
+            which = "the first: " * (len(twins) > 1)
+            lines.append(f"{said} ({which}{first.run!r}, as {twins[id(first)].run!r})")
         kept += [c for c in curves if id(c) not in twins]
     return kept, lines
+
+
+def joined(curves: Iterable[Curve]) -> list[Curve]:
+    """Curves of several tables, the parts of a run as one: as if they stood in one table.
+
+    Parts are of one name, and each begins where the one before has ended.
+    """
+    of: dict[object, list[Curve]] = {}
+    for c in curves:
+        key = (c.run, c.configuration, c.seed, c.metric, c.problem_set, c.split, c.arm)
+        of.setdefault(key if c.run and c.rollouts_K.size else id(c), []).append(c)
+    return [one for parts in of.values() for one in _one_after_another(parts)]
+
+
+def _one_after_another(parts: Sequence[Curve]) -> Sequence[Curve]:
+    """One curve of parts that follow each other; else the parts as they are."""
+    ordered = sorted(parts, key=lambda c: float(c.rollouts_K[0]) if c.rollouts_K.size else 0.0)
+    names = [name for name, value in vars(ordered[0]).items() if name.endswith("_K")]
+    rows = {name: [getattr(c, name) for c in ordered] for name in names}
+    whole = {name: None if any(row is None for row in of) else np.concatenate(of)
+             for name, of in rows.items()}  # fmt: skip
+    follows = all(a.rollouts_K[-1] < b.rollouts_K[0] for a, b in pairwise(ordered))
+    counts = (v for name, v in whole.items() if name != "score_K" and v is not None)
+    if len(parts) == 1 or not follows or any((np.diff(count) < 0).any() for count in counts):
+        return parts
+    left = {name: sum(getattr(c, name) for c in ordered) for name in ("n_missing", "n_repeated")}
+    return [ordered[0].replace(**whole, **left)]
 
 
 def _twin(curve: Curve, others: Sequence[Curve]) -> Curve | None:

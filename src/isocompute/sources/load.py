@@ -46,6 +46,7 @@ from isocompute.importers.words.scale import (
 )
 from isocompute.importers.words.splits import SPLITS
 from isocompute.sources.choice import (
+    joined,
     metric_of,
     of_one_exam,
     of_one_set,
@@ -161,6 +162,7 @@ def _loaded(sources: Sources, where: arms.Words, **options: Any) -> Loaded:
         runs = [run for one in found for run in one.logs]
         require_one_arm(runs, arms.chosen(shared), labels["problem_set"])
         curves, lines = without_doubles([one.curves for one in found])
+        curves = curves if runs else joined(curves)
         check_one_recipe(curves, " ".join(names), chosen)
         asked.tell(lines)
     if len({c.arm for c in curves if c.arm}) > 1:
@@ -298,7 +300,7 @@ def _read(asked: _Asked) -> Found:
         except InputError as error:
             error.args = (shown(str(error)),)
             raise
-        return _of_split(asked, [c for _, c in found])
+        return _of_split(asked, joined(c for _, c in found))
     if asked.score_range == PLAIN:
         refuse_percent(runs)
     asked.tell(note_lines([(r.name, note) for r in runs for note in (*r.notes, *r.concluded)]))

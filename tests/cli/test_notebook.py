@@ -67,6 +67,15 @@ def test_a_table_in_memory_is_read_as_its_file(
     assert same(load_curves(made, where=["run=b"]), curves[1:])
 
 
+def test_the_best_n_scores_as_it_was_logged(frame: pd.DataFrame) -> None:
+    """A sweep in percent printed a plan of 59.1, and 0.591 as the score of its best n."""
+    plain = iso.fit(frame).best(1e5).to_frame()
+    percent = iso.fit(frame.assign(score=100 * frame.score), score_range=(0, 100))
+    shown = percent.best(1e5).to_frame()
+    for name in ("score", "score_low", "score_high"):
+        assert shown[name][0] == pytest.approx(100 * plain[name][0], rel=1e-4)
+
+
 def test_a_table_is_asked_as_a_file_is(frame: pd.DataFrame) -> None:
     with pytest.raises(iso.InputError, match="the table: .* score is missing"):
         iso.fit(frame.drop(columns="score"))

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 import numpy as np
 
 from isocompute.answers import Fit, advice_lines, fit_sweep, plan_from_source
+from isocompute.answers.logged import in_logs
 from isocompute.cli.fit_short import fit_lines
 from isocompute.domain import Configuration
 from isocompute.domain.text import plain
@@ -113,6 +114,7 @@ class Sweep:
         Returns:
             A row a budget: `best_n` is where the trend over n has its peak, also between the n
             tested; `rollouts_per_problem` the tested n that scores most, as a plan takes it.
+            Scores are as logged.
 
         Raises:
             InputError: a budget in a unit that not every run counted, or below one step.
@@ -135,9 +137,9 @@ class Sweep:
                     "best_n_high": row.interval[1],
                     "problems_per_batch": row.problems_per_batch,
                     "rollouts_per_problem": row.tested_rollouts_per_problem,
-                    "score": row.score,
-                    "score_low": row.score_interval[0],
-                    "score_high": row.score_interval[1],
+                    "score": in_logs(fit, row.score),
+                    "score_low": in_logs(fit, row.score_interval[0]),
+                    "score_high": in_logs(fit, row.score_interval[1]),
                     "as_good": row.as_good,
                     "extrapolated": row.extrapolated,
                 })

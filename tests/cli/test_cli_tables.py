@@ -433,7 +433,8 @@ def test_difficulty_draws_its_histogram() -> None:
     d = {
         "problem_set": "math", "n_problems": 30, "samples": 2, "mean_pass_rate": 0.4,
         "mean_pass_rate_interval": [0.3, 0.5], "histogram": [20, 0, 10], "errors": 3,
-        "bands": {"very_easy": {"low": 0.6, "high": 0.9, "n_problems": 4}}, "rollouts": 60,
+        "bands": {"very_easy": {"low": 0.6, "high": 0.9, "n_problems": 4},
+                  "extremely_hard": {"low": 0.0, "high": 0.0, "n_problems": 0}}, "rollouts": 60,
         "recipe": "easy", "reason": "the mean lies above 0.3", "warnings": [],
         "unjudged": [
             {"id": "p7", "samples": 1, "message": "ValueError: torn", "response": "4"},
@@ -447,6 +448,8 @@ def test_difficulty_draws_its_histogram() -> None:
     bars = [line.split() for line in lines[2:5]]
     assert bars == [["0/2", "20", "#" * 40], ["1/2", "0"], ["2/2", "10", "#" * 20]]
     assert any("very easy" in line and "0.6 to 0.9" in line for line in lines)
+    # 20 problems had no success in 2 samples, and none was "0 to 0".
+    assert any("extremely hard" in line and "0 in 128 samples" in line for line in lines)
     assert "recipe: easy (the mean lies above 0.3)" in lines
     assert (
         "3 of 60 samples could not be judged and are left out of the rates: p2 (2, no verdict "

@@ -221,6 +221,7 @@ def quickstart_lines(result: QuickstartResult) -> list[str]:
 
 def difficulty_lines(document: Row) -> list[str]:
     """Histogram of successes, sets, and the recipe that goes with them."""
+    from isocompute.problems.selection import BANDS
     from isocompute.recipe import Recipe
     from isocompute.store.unjudged import unjudged_text
 
@@ -238,9 +239,10 @@ def difficulty_lines(document: Row) -> list[str]:
         lines.append(f"  {successes:>3}/{document['samples']}  {problems:>6}  {bar}")
     lines.append("")
     rows = [
-        (name.replace("_", " "), f"{band['low']:g} to {band['high']:g}", str(band["n_problems"]))
+        (name.replace("_", " "), f"{band['low']:g} to {band['high']:g}" if band["high"] else
+         f"0 in {BANDS[name].samples} samples", str(band["n_problems"]))
         for name, band in document["bands"].items()
-    ]
+    ]  # fmt: skip
     lines += table(("set", "pass rate", "problems"), rows, left=2)
     if shares := document.get("mixed_groups"):
         listed = ", ".join(f"{n}: {share:.0%}" for n, share in shares.items())

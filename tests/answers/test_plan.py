@@ -39,6 +39,7 @@ from isocompute.domain.notices import NOTICES
 from isocompute.domain.text import takes
 from isocompute.errors import InputError, RefusalError
 from isocompute.recipe import RECORDED, TRAINED, Recipe
+from isocompute.report.facts import facts_of
 from isocompute.sources.studies import NO_STUDY_YET, Extension
 
 Arms = Mapping[tuple[int, int], Sequence[float]]
@@ -725,6 +726,21 @@ def test_a_plan_says_what_its_checks_leave_of_it() -> None:
     assert "fit again" in next(line for line in lines if line.startswith("  stop if"))
     ranged = {**d, "logged": {"key": "", "range": [-1.0, 1.0]}}
     assert f"score {2 * left['predicted_score'] - 1:.3f}):" in "\n".join(advice_lines(ranged))
+
+
+def test_a_plan_paid_in_tokens_says_its_tokens() -> None:
+    """They gave way to the words on where its GPU-hours come from, on the page in any case."""
+    rates = Rates(tokens_per_rollout=500, rollouts_per_gpu_hour=900)
+    d = plan_budget(planted(), AT, rates=rates).document
+    found = {"value": 900, "from": "sweep", "off": None, "beyond": "runs", "clocked": True}
+    d["cost"]["source"]["rollouts_per_gpu_hour"] = found
+    d |= {"wall": {"gpus": 4, "hours": 277.5}}
+    (cost,) = (line for line in advice_lines(d) if line.startswith("  cost"))
+    assert cost.startswith("  cost       1,110 GPU-hours, 500M tokens   (carried on")
+    assert dict(facts_of(None, d))["Cost"].startswith("1,110 GPU-hours, 500M tokens, 12 days")
+    d["cost"]["source"]["tokens_per_rollout"]["from"] = "sweep"
+    assert "tokens" not in next(line for line in advice_lines(d) if line.startswith("  cost"))
+    assert "tokens" not in dict(facts_of(None, d))["Cost"]
 
 
 def test_a_check_that_costs_whole_steps_leaves_the_others() -> None:

@@ -415,13 +415,13 @@ def test_a_plan_keeps_its_budget_if_responses_grow_on(unit: str) -> None:
     assert not [line for line in lines if "within" in line and "cost" in line]
     assert len(lines) <= 15
     assert "cost_grows" in {one["code"] for one in d["notices"]}
-    known = cost_words(d["cost"], "")
+    known = cost_words(d)
     assert known.startswith(f"{ends[0]} to {ends[1]} GPU-hours")
     assert "responses" not in known  # explained by the note
     # Of tokens alone, too.
     alone = {**d["cost"], "gpu_hours": None, "source": {
         "tokens_per_rollout": d["cost"]["source"]["tokens_per_rollout"]}}  # fmt: skip
-    assert cost_words(alone, "").endswith(" tokens")
+    assert cost_words({**d, "cost": alone}).endswith(" tokens")
 
 
 # ---- GPU-hours as the unit ----

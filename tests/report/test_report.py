@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from isocompute.cli.fit_full import full_lines
 from isocompute.domain.text import plain
 from isocompute.errors import InputError
 from isocompute.report import StudyView, render_report
@@ -384,7 +385,8 @@ def test_the_first_screen_says_what_to_expect_and_whose_recipe_it_is(
 @pytest.mark.parametrize("clocked", [False, True])
 def test_what_comes_on_top_of_a_price_is_said(clocked: bool) -> None:
     source = {"rollouts_per_gpu_hour": {"from": "sweep", "value": 1e3, "clocked": clocked}}
-    said = _cost({"gpu_hours": 100.0, "usd": 250.0, "tokens": None, "source": source}, "")
+    cost = {"gpu_hours": 100.0, "usd": 250.0, "tokens": None, "source": source}
+    said = _cost({"cost": cost})
     assert said.endswith("; evaluations are extra") is not clocked
 
 
@@ -601,6 +603,8 @@ def test_what_the_study_printed_stands_beside_its_own_panels(tmp_path: Path) -> 
     assert page.data["fits"][0]["printed"]["L"] == 4.47
     said = printed_sentences(fit.document)
     assert any("At 8.39M rollouts that law says n = " in line for line in said)
+    full = " ".join(" ".join(full_lines(fit.document)).split())
+    assert all(line in full for line in said)  # it was at another budget there
     fit.document["provenance"]["sources"] *= 2  # two panels at once are neither
     assert printed_sentences(fit.document) == []
     assert printed_sentences(make_fit().document) == []

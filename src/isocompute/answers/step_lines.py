@@ -242,6 +242,12 @@ def paid_words(cost: Mapping[str, Any]) -> list[str]:
     return [one + train + begin if "PU-hour" in one else one for one in amounts(cost)]
 
 
+def is_in_tokens(d: Mapping[str, Any]) -> bool:
+    """Whether a plan is paid in tokens, as far as it says."""
+    found = (d["cost"].get("source") or {}).get("tokens_per_rollout") or {}
+    return bool((d.get("law") or {}).get("unit") == "tokens" or found.get("from") == "given")
+
+
 def is_training_alone(cost: Mapping[str, Any]) -> bool:
     """Whether hours are those of the updates in the logs."""
     found = (cost.get("source") or {}).get("rollouts_per_gpu_hour") or {}

@@ -19,6 +19,7 @@ from isocompute.answers.step_lines import (
     checks,
     cost_words,
     evaluations_words,
+    is_in_tokens,
     note_lines,
     other_amounts,
     step_lines,
@@ -169,10 +170,13 @@ def _rows(d: Mapping[str, Any]) -> list[str]:
     due = [one for one in spent if not one.endswith("tokens")]
     tokens, clock = spent[len(due):], [clock_words(d)] if d.get("wall") else []
     bare = amounts(d["cost"])[:len(due)]  # the rest --why says, too
+    short = whose.rpartition(", ")[2]
     forms = [([*due, *clock, *tokens], whose), ([*due, *clock], whose), ([*bare, *clock], whose),
-             ([*due, *clock], whose.rpartition(", ")[2]),
-             ([*bare, *clock], whose.rpartition(", ")[2]), ([*bare, *clock], ""),
+             ([*due, *clock], short), ([*bare, *clock], short), ([*bare, *clock], ""),
              (due, whose)]  # fmt: skip
+    if is_in_tokens(d):
+        forms[1:1] = [([*parts, *tokens], aside) for parts in ([*due, *clock], due)
+                      for aside in (whose, short)]  # fmt: skip
     costs = [_row("cost", ", ".join(parts), aside, cut=False) for parts, aside in forms if parts]
     return out + next((cost for cost in costs if len(cost[0]) <= WIDTH), costs[-1])
 

@@ -130,8 +130,8 @@ def _printed(document: Row) -> list[str]:
     printed = printed_law(sources[0]) if len(sources) == 1 else None
     if printed is None:
         return []
-    top = max(s["to"] for s in document["paper"]["frontier"])
-    return ["", "As the study printed it:", *wrapped(*printed.sentences(top))]
+    compared = [b["x"] for b in document["best"] if not b["extrapolated"]]
+    return ["", "As the study printed it:", *wrapped(*printed.sentences(compared[-1]))]
 
 
 def _neighbour_lines(document: Row, at: str) -> list[str]:

@@ -11,6 +11,7 @@ from isocompute.answers.broke import fell_words
 from isocompute.answers.logged import score_text
 from isocompute.answers.machines import clock_words
 from isocompute.answers.step_lines import (
+    is_in_tokens,
     is_training_alone,
     other_amounts,
     paid_words,
@@ -37,7 +38,7 @@ def facts_of(fit: Document | None, plan: Document) -> list[tuple[str, str]]:
     rows = [
         ("Score", _expected(plan)),
         ("Gain", _gain(plan)),
-        ("Cost", _cost(plan.get("cost") or {}, clock_words(plan))),
+        ("Cost", _cost(plan)),
         ("Today", _today(plan)),
         ("Which n", "" if told else open_words(plan)),
         ("Chance", words.chances_words(fit or {}, plan)),
@@ -103,9 +104,11 @@ def _learning_rate(plan: Document) -> str:
     return f"{text} ({whose})" if whose else text
 
 
-def _cost(cost: Document, clock: str) -> str:
+def _cost(plan: Document) -> str:
+    cost, clock = plan.get("cost") or {}, clock_words(plan)
     known = {**dict.fromkeys(("gpu_hours", "usd", "tokens")), **cost}
-    if known["gpu_hours"] is not None:  # of tokens there is no need beside hours and money
+    # Of tokens there is no need beside hours and money that pay for it.
+    if known["gpu_hours"] is not None and not is_in_tokens({**plan, "cost": cost}):
         known["tokens"] = None
     parts = [*paid_words(known), *([clock] if clock else [])]
     # Why it is a range stands among the notes: here it would take a second line.

@@ -1944,6 +1944,11 @@ def test_a_choice_that_is_still_behind_says_from_where_it_leads() -> None:
         "  best       n = 16 led at 1M rollouts, the last compared; n = 128 leads from 2M")
     assert lead_words(d, math.inf) == (
         "n = 16 led at 1M rollouts, where all were last compared; n = 128 leads from 2M")
+    last = [math.log10(AT), math.log10(AT), math.log10(AT), math.log10(10 * AT)]
+    seen = planted(flat, surface=crossing, last=last)  # n = 128 alone went on, past the change
+    (change,) = (one["at"] for one in seen.frontier.crossovers if one["at"] > AT)
+    at_it = plan_budget(seen, 10 * AT).document["overtakes"]
+    assert at_it["x"] == pytest.approx(change)  # 75.3k stood on a page with 72.3k
     never = overtakes(
         Question(fit=planted(flat, surface=crossing), x=10 * AT), Configuration(32, 32)
     )

@@ -206,6 +206,11 @@ def overtakes(q: Question, chosen: Configuration) -> dict[str, Any] | None:
         return None
     late = np.flatnonzero(mine_X < mean_JX.max(axis=0) - 1e-9)
     from_ = float(x_X[late[-1] + 1]) if late[-1] + 1 < _PLACES else None
+    for one in fit.frontier.stretches if from_ else ():  # which has it to the point
+        own = (one["problems_per_batch"], one["rollouts_per_problem"]) == chosen
+        if own and known < one["from"] <= x and from_ <= one["to"]:
+            from_ = one["from"]
+            break
     return {"x": from_, "at": known, "behind": behind, **fit.configurations[best]._asdict()}
 
 

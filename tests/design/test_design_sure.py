@@ -127,11 +127,14 @@ def test_what_neither_gains_nor_loses_is_no_sweep_in_so_many_words(monkeypatch: 
     assert " +- 0.0" in text
     # Half and twice as long, judged with the same luck, differ by nothing: no order is told.
     swept = " ".join(" ".join(design_lines({**d, "answer": "sweep"})).split())
-    assert "(half as long: alike, twice: alike)" in swept
+    assert "(half as long: alike, twice as long: alike)" in swept
     far = {**d["worth"], "half": {**d["worth"]["half"], "loss": 0.02, "standard_error": 0.002,
                                   "behind": 0.01, "behind_error": 0.002}}  # fmt: skip
     swept = " ".join(" ".join(design_lines({**d, "answer": "sweep", "worth": far})).split())
-    assert "(half as long: 0.020 +- 0.002, twice: alike)" in swept
+    assert "(half as long: 0.020 +- 0.002, twice as long: alike)" in swept
+    why = " ".join(" ".join(design_lines({**d, "worth": far}, why=True)).split())
+    # It was "After the same sweep: twice: alike."
+    assert "After a sweep with runs half as long: 0.020 +- 0.002, twice as long: alike." in why
 
 
 # ---- an older study ----

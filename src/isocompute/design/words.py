@@ -334,7 +334,7 @@ def why_lines(d: Row, spent: str) -> list[str]:
     near = [f"n = {k} loses {_compared(lost[k] - lost[n])}" for k in (n // 2, 2 * n) if k in lost]
     said += [f"Against n = {n}: {', '.join(near)}."] if near else []
     scaled = _scaled(worth)
-    said += [f"After the same sweep: {', '.join(scaled)}."] if scaled else []
+    said += [f"After a sweep with runs {', '.join(scaled)}."] if scaled else []
     return [line for one in said for line in textwrap.wrap(one, WIDTH, subsequent_indent="  ")]
 
 
@@ -388,7 +388,7 @@ def _too_little(d: Row) -> str:
 def _scaled(worth: Row) -> list[str]:
     """Losses after runs half and twice as long, or that they are alike."""
     out = list[str]()
-    for key, words in (("half", "half as long"), ("twice", "twice")):
+    for key, words in (("half", "half as long"), ("twice", "twice as long")):
         if (row := worth[key]) is not None:
             alike = abs(row["behind"]) <= 2 * row["behind_error"]
             out.append(f"{words}: {'alike' if alike else _loss(row)}")

@@ -1448,15 +1448,21 @@ def test_a_shipped_sweep_leads_to_a_sweep_of_one_s_own() -> None:
                     difficulty="hard")[0]  # fmt: skip
     known = "--problems 500 --difficulty hard"
     assert said["command"] == f"isocompute design --budget 4.1e6 {known} -o study.yaml"
-    # More n of that model tell nothing; seven rates share half of what the sweep may take, or train
-    # 50 updates of 1,024 rollouts each, which is as long as they need.
+    # More n of that model tell nothing; seven rates share half of what the sweep may take, in whole
+    # updates of 1,024 rollouts: 20 at least, which tell rates apart, and 50, as long as they need.
+    # The study that `design` writes trains as much, where 15k was said of a budget of 200k.
     top = notice("capped_by_tested_n", n=8, other=16)
-    for budget, rates in ((1e6, 75_000), (1e9, 7 * 50 * 1024)):
-        about = [other, top, notice("anchor_assumed", model="Q")]
+    about = [other, top, notice("anchor_assumed", model="Q")]
+    for budget, updates in ((2e5, 20), (1e6, 20), (3e6, 31), (1e9, 50)):
+        rates = 7 * updates * 1024
         steps = plan_budget(planted(), budget, notices=about).document["run_next"]
         assert [(s["settles"], s["rollouts"]) for s in steps] == [
-            ("law_of_another_model", None), ("anchor_assumed", pytest.approx(rates, rel=0.001))]
+            ("law_of_another_model", None), ("anchor_assumed", rates)]
     assert steps[1]["command"] == "isocompute lr-sweep study.yaml"
+    # `design` pays 15% of a budget for them at most.
+    first = [checks(plan_budget(planted(), x, notices=about).document) for x in (9e5, 1e6)]
+    assert [[one["settles"] for one in steps] for steps in first] == [
+        ["law_of_another_model"], ["law_of_another_model", "anchor_assumed"]]
 
 
 _LARGER = notice("bp_untested", bp=32, n=8, other=64, trains={Configuration(64, 8): 0.0})

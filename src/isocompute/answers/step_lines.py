@@ -10,7 +10,7 @@ from typing import Any
 from isocompute.answers.logged import score_text
 from isocompute.answers.machines import doubt_words, gpus_words
 from isocompute.answers.price import UNITS_PAID
-from isocompute.answers.steps import ALIKE, WIDTH, amounts, in_vain
+from isocompute.answers.steps import ALIKE, SPEND, WIDTH, amounts, in_vain
 from isocompute.domain.text import compact, pasted, takes
 
 _SHOWS = 0.05  # of a run: less than that of its steps is not worth a word
@@ -53,8 +53,9 @@ def checks(d: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     for step in d["run_next"]:
         paid = step.get("rollouts")
         share = _times(d, step.get("cost") or {}, paid) if paid else 0.0
-        if d.get("trained") and step["settles"] == "anchor_assumed":
-            continue  # what is trained needs no rate
+        of_rates = step["settles"] == "anchor_assumed"
+        if of_rates and (d.get("trained") or share > SPEND):
+            continue  # what is trained needs no rate, and `design` pays no more for one
         if share <= left and not _in_vain(step, d):
             worth.append(step)
             left -= share

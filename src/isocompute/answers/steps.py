@@ -16,7 +16,7 @@ from isocompute.answers.verdict import at_their_best, nearest_n, seeds
 from isocompute.answers.weight import trust
 from isocompute.domain import Configuration, Curve, Effort, Notice, Work, notice
 from isocompute.domain.text import compact, singular, takes, unit_words
-from isocompute.lr_sweep import FACTORS, SHARE, STEPS
+from isocompute.lr_sweep import FACTORS, LEAST, SHARE, STEPS
 from isocompute.sources.studies import NO_STUDY_YET, Extension
 
 if TYPE_CHECKING:
@@ -165,8 +165,9 @@ def steps_take(
     reach = min(bought, 2 * fit.trained())
     out = dict[str, Runs]()
     if q.of_another_model:
-        # As `design` has it: half of what the sweep may take, or as long as tells rates apart.
-        rates = min(SHARE * SPEND * bought, float(len(FACTORS) * STEPS * batch))
+        # As `design` writes it: half of what the sweep may take, but as long as tells rates apart.
+        each = int(SHARE * SPEND * bought / (len(FACTORS) * batch))
+        rates = len(FACTORS) * min(max(each, LEAST), STEPS) * batch
         out["anchor_assumed"] = Runs({chosen: Work(rates, runs=len(FACTORS))})
     if first is not None:
         out["one_or_two_n"] = Runs(first)

@@ -106,6 +106,13 @@ def test_at_least_twenty_budgets_are_reported_evenly(rng) -> None:
     assert fit.best_at(1.06 * end).extrapolated
 
 
+def test_the_budgets_compared_end_where_data_end_to_the_rollout(rng) -> None:
+    """131,072.02 of them cost a plan's check a part of a step, and its run a whole one."""
+    first, last = np.log10(1280), np.log10(131_072)
+    fit = fit_of(rng, first=[first] * 7, last=[last] * 6 + [6.6])
+    assert fit.support == pytest.approx((1280, 131_072), rel=1e-12)
+
+
 def test_a_rise_is_claimed_where_the_surface_rises(rng) -> None:
     fit = fit_of(rng)
     # scores rise by 0.3 from the floor of 0.1 at 10^3, where the best n is below the 8 tested: they

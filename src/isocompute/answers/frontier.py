@@ -73,7 +73,8 @@ def fit_frontier(
     inside_V = any_V & (has_JV | (probability_JV < DOUBT)).all(axis=0)
     compared = bool(inside_V.any())
     # Where no budget compares all, what was observed at all is the best there is to show.
-    support = longest(inside_V if compared else any_V, x_V)
+    ends = longest(inside_V if compared else any_V, x_V)
+    support = (_own(ends[0], first_J, last_J), _own(ends[1], first_J, last_J))
     path_V = best_path(x_V, mean_JV)
     changes, stretches = changes_of(x_V, mean_JV, path_V), []
     for j, begin, finish in spans_of(x_V, path_V, changes):
@@ -105,6 +106,13 @@ def fit_frontier(
             change_row(configurations, c, interval=_ends(x_V, score_DJV, c, level)) for c in changes
         ],
     )
+
+
+def _own(x: float, first_J: FloatArray, last_J: FloatArray) -> float:
+    """An end of data that the grid holds in six digits, as it is: 131,072, not 131,072.02."""
+    own = np.concatenate([first_J, last_J])
+    nearest = float(own[np.abs(own - x).argmin()])
+    return nearest if abs(nearest - x) < 1e-6 else x
 
 
 def longest(inside_V: BoolArray, x_V: FloatArray) -> tuple[float, float]:

@@ -130,7 +130,8 @@ def _printed(document: Row) -> list[str]:
     printed = printed_law(sources[0]) if len(sources) == 1 else None
     if printed is None:
         return []
-    compared = [b["x"] for b in document["best"] if not b["extrapolated"]]
+    compared = [b["x"] for b in document.get("best", ()) if not b["extrapolated"]]
+    compared = compared or [s["to"] for s in document["paper"]["frontier"]]  # of its method alone
     return ["", "As the study printed it:", *wrapped(*printed.sentences(compared[-1]))]
 
 

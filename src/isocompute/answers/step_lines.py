@@ -16,19 +16,6 @@ from isocompute.domain.text import compact, pasted, takes
 _SHOWS = 0.05  # of a run: less than that of its steps is not worth a word
 TO_TRAIN = " to train"  # of hours without evaluations and checkpoints
 _WHOLE = 0.9  # of a run: what is left of it scores next to nothing
-# Steps that lean on the plan's screen, the line `lr` and the command below them, for those who
-# do not see it.
-_IN_FULL = {
-    "measure the lr": "measure the learning rate",
-    "see if a sweep pays, and which n to take if not":
-        "ask if a sweep of your own pays, and which n to take if not",
-}
-
-
-def in_full(step: Mapping[str, Any]) -> str:
-    """What a step says to do, to readers who do not see the plan's screen."""
-    do = str(step.get("do") or "")
-    return _IN_FULL.get(do, do)
 
 
 def step_cost(step: Mapping[str, Any]) -> list[str]:

@@ -170,9 +170,6 @@ TABLES: Mapping[str, Mapping[str, Template]] = {
         "split_untested": _caution(
             "B_p = {bp} was never tested at n = {n}: its score is a guess from its neighbours.",
             "Train this split for one run{takes}."),
-        "outside_interval": _note(
-            "n = {n} lies outside the interval of the best n, {low:.0f} to {high:.0f}: {why}.",
-            "Nothing to do."),
         "bp_unhealthy": _caution(
             "B_p = {bp} at n = {n} {rules}, so the plan takes B_p = {taken}.",
             "Stay with B_p = {taken}."),

@@ -122,7 +122,7 @@ def test_a_log_tells_its_problems_its_gpus_and_that_its_rate_fell(tmp_path: Path
     assert d["wall"]["gpus"] == 2
     assert d["wall"]["hours"] == pytest.approx(d["cost"]["gpu_hours"] / 2)
     assert d["wall"]["hours"] == pytest.approx(d["steps"] * 36 / 3600, rel=0.02)
-    assert "fell to 0% of its peak: n = 8, n = 16, n = 32" in text(d, "rate_fell")
+    assert "fell to 0% of its peak: n = 8, 16, 32" in text(d, "rate_fell")
     one = plan_from_source(
         str(tmp_path / "study"), budget=Budget(amount=1e6, unit="rollouts"), problems=1000
     ).document

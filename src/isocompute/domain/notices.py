@@ -13,11 +13,10 @@ from functools import partial
 from typing import Any, Literal, NamedTuple, get_args
 
 from isocompute.domain.curve import Configuration, Effort
-from isocompute.domain.text import compact, singular, takes, unit_words
+from isocompute.domain.text import compact, singular, some_of, takes, unit_words
 
 Level = Literal["stop", "caution", "note"]  # no plan; confidence is lower; good to know
-_LISTED = 6
-_PAIR = " (B_p x n)"  # said once of a list
+LISTED = 6  # of a list that is said
 
 
 class Template(NamedTuple):
@@ -352,10 +351,7 @@ class _Words(string.Formatter):
         if spec == "k":
             return compact(value)
         if isinstance(value, list):
-            words, more = [str(one) for one in value], len(value) - _LISTED
-            unit = _PAIR if words and all(word.endswith(_PAIR) for word in words) else ""
-            listed = ", ".join(word.removesuffix(unit) for word in words[:_LISTED]) + unit
-            return f"{listed} and {more} more" if more > 0 else listed
+            return some_of(map(str, value), LISTED)
         return str(super().format_field(value, spec))
 
 

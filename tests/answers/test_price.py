@@ -16,6 +16,7 @@ from isocompute.allocation import Budget, Rates
 from isocompute.answers import advice_lines, plan_budget, plan_from_source
 from isocompute.answers.fit import fit_sweep
 from isocompute.answers.machines import doubt_words
+from isocompute.answers.metered import Meter
 from isocompute.answers.prescribe import Question
 from isocompute.answers.price import Price, counted_in, priced, timed, unit_paid_in
 from isocompute.answers.spending import filled, within
@@ -102,6 +103,18 @@ def test_others_are_priced_by_runs_that_cut_responses_where_most_do() -> None:
         assert beside.of(other).tokens_per_rollout == pytest.approx(300)
     itself = beside.of(long.configuration)
     assert (itself.rollouts_per_gpu_hour, itself.tokens_per_rollout) == pytest.approx((500, 900))
+
+
+def test_an_n_that_nobody_ran_is_priced_by_the_tokens_that_its_score_takes() -> None:
+    runs = [c.replace(tokens_K=each * c.rollouts_K)
+            for c, each in ((curve(8, None), 400), (curve(128, None), 600))]  # fmt: skip
+    price, meter = priced(runs, Rates()), Meter(runs, [c.configuration for c in runs], "tokens")
+    for n in (32, 256):
+        c, tokens = Configuration(16, n), 1e7
+        (scored,) = 10 ** meter.rollouts_of(np.array([16.0 * n]), np.log10([tokens]))[:, 0]
+        assert price.buys(Budget(amount=tokens, unit="tokens"), c) == pytest.approx(scored)
+    # At another B_p responses are as long.
+    assert price.of(Configuration(64, 8)).tokens_per_rollout == pytest.approx(400)
 
 
 def test_a_rate_that_is_given_holds_for_all() -> None:

@@ -84,10 +84,10 @@ class Price:
         known = {o: each for o, each in known.items() if o in self.usual} or known
         if c is None or unit == self.one_rate:
             return median(known.values())
-        if unit == "tokens":  # at another B_p as at this n, else the usual ones
-            n = c.rollouts_per_problem
-            same = [t for o, t in known.items() if o.rollouts_per_problem == n]
-            return median(same or known.values())
+        n = c.rollouts_per_problem
+        same = [each for o, each in known.items() if o.rollouts_per_problem == n]
+        if unit == "tokens" and same:  # responses of another B_p are as long
+            return median(same)
         batch_J = np.array([o.batch_size for o in known], dtype=np.float64)
         takes_J, batch = batch_J * np.array(list(known.values())), float(c.batch_size)
         return float(update_takes(batch_J, takes_J, np.array([batch]))[0]) / batch

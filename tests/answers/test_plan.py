@@ -28,7 +28,7 @@ from isocompute.answers.logged import as_logged, in_logs
 from isocompute.answers.plan import plan_from_source
 from isocompute.answers.prescribe import Question, _edges, prescribe
 from isocompute.answers.price import Price
-from isocompute.answers.step_lines import checks, step_lines, too_dear, with_checks
+from isocompute.answers.step_lines import checks, share_paid, step_lines, too_dear, with_checks
 from isocompute.answers.steps import _STEPS, Runs, nearest, run_next
 from isocompute.answers.verdict import untested
 from isocompute.answers.weight import trust
@@ -1539,29 +1539,33 @@ def test_every_step_fits_a_line() -> None:
     assert 5 + wide + 3 + longest <= 80
 
 
+def left(checks: int, steps: int) -> dict[str, Any]:
+    return {"checks": checks, "steps": steps, "predicted_score": 0.5}
+
+
 def test_a_plan_says_what_run_and_checks_cost_together() -> None:
     plan: dict[str, Any] = {"rollouts": 1e6, "steps": 1000, "law": {"unit": "gpu-hours"},
-                            "cost": {"gpu_hours": 10.0, "usd": 20.0, "tokens": 5}}  # fmt: skip
+                            "cost": {"gpu_hours": 10.0, "usd": 20.0, "tokens": 5},
+                            "after_checks": [left(1, 500)]}  # fmt: skip
     step = {"settles": "bp_untested", "rollouts": 5e5,
             "cost": {"gpu_hours": 5.0, "usd": 10.0, "tokens": None}}  # fmt: skip
-    half = "leaves a run of 500 steps"
+    half = "leaves a run of 500 steps, score 0.500"
     assert with_checks(plan, [step, step]) == "10 GPU-hours, $20; nothing is left for the run"
     assert with_checks(plan, [step]) == f"5 GPU-hours, $10; {half}"
     local = {**step, "cost": {**step["cost"], "device": "CPU"}}
     assert with_checks(plan, [local]) == f"5 CPU-hours, $10; {half}"
     assert with_checks(plan, []) == with_checks(plan, [{**step, "rollouts": None}]) == ""
     gauge = {"settles": "difficulty_assumed", "rollouts": None, "cost": None}
-    assert with_checks(plan, [step, gauge]) == f"at least 5 GPU-hours, $10; {half}"
+    of_two = {**plan, "after_checks": [left(1, 500), left(2, 500)]}
+    assert with_checks(of_two, [step, gauge]) == f"at least 5 GPU-hours, $10; {half}"
     unpriced = {"gpu_hours": None, "usd": None, "tokens": None}
     both = {**plan, "cost": unpriced}, [{**step, "cost": unpriced}]
     assert with_checks(*both) == f"500k rollouts; {half}"
     # In the budget's own unit: as many hours for fewer rollouts, or as many rollouts.
     dense = {**step, "rollouts": 1e5}
-    assert with_checks(plan, [dense]).endswith(half)
+    assert share_paid(plan, [dense]) == 0.5
     in_rollouts = {**plan, "law": {"unit": "rollouts"}}
-    assert with_checks(in_rollouts, [dense]).endswith("leaves a run of 900 steps")
-    third = {**step, "cost": {"gpu_hours": 10 / 3, "usd": None, "tokens": None}}
-    assert with_checks(plan, [third]).endswith("leaves a run of 666 steps")  # down
+    assert share_paid(in_rollouts, [dense]) == 0.1
     little = {**step, "cost": {"gpu_hours": 0.4, "usd": 0.8, "tokens": None}}
     assert with_checks(plan, [little]) == "0.4 GPU-hours, $0.8"  # no word of what does not show
     dear = {"gpu_hours": 12_300.0, "usd": None, "tokens": 1.23e9}
@@ -1569,22 +1573,23 @@ def test_a_plan_says_what_run_and_checks_cost_together() -> None:
         "at least 12.3k GPU-hours; nothing is left for the run")  # fmt: skip
     # Of steps that the screen has no room for nothing is counted.
     plan = plan_budget(planted(), AT, rates=Rates(rollouts_per_gpu_hour=1e5)).document
-    plan |= {"trained": None}
+    plan |= {"trained": None, "after_checks": [left(k, 976 - 97 * k) for k in (1, 2, 3)]}
     many = [{**step, "do": f"do {i} " + "x" * 60, "command": "isocompute " + "y" * 60,
              "rollouts": 1e5, "cost": {**unpriced, "gpu_hours": 1.0}}
             for i in range(3)]  # fmt: skip
     lines = advice_lines({**plan, "run_next": many})
     shown = sum(line.startswith(("  1. ", "  2. ", "  3. ")) for line in lines)
     assert 0 < shown < 3
-    left = int((10 - shown) / 10 * 976)
-    unit = "GPU-hour" if shown == 1 else "GPU-hours"
-    assert f"Before you spend ({shown} {unit}; leaves a run of {left} steps):" in lines
+    said, unit = 976 - 97 * shown, "GPU-hour" if shown == 1 else "GPU-hours"
+    run = f"leaves a run of {said} steps, score 0.500"
+    assert f"Before you spend ({shown} {unit}; {run}):" in lines
     hours = {**plan["law"], "unit": "gpu-hours"}
+    plan["after_checks"] = []
     wide = {**plan, "law": hours, "cost": {**dear, "source": {}}, "run_next": [
         {**step, "do": "do", "command": "", "cost": dear}, {**gauge, "do": "x", "command": ""}]}
-    said = next(line for line in advice_lines(wide) if line.startswith("Before"))
-    assert said.endswith("12.3k GPU-hours; nothing is left for the run):")
-    assert len(said) <= 80
+    head = next(line for line in advice_lines(wide) if line.startswith("Before"))
+    assert head.endswith("12.3k GPU-hours; nothing is left for the run):")
+    assert len(head) <= 80
 
 
 def test_the_n_that_is_named_is_a_tested_one() -> None:

@@ -69,27 +69,18 @@ def with_checks(d: Mapping[str, Any], steps: Sequence[Mapping[str, Any]], most: 
     said = ", ".join(amounts(shown)[:most]) or takes(spent)
     # How much a gauge of unknown problems samples is not known.
     open_ = any(one.get("settles") == "difficulty_assumed" and one not in paid for one in steps)
-    left = steps_left(d, steps)
-    less = "; nothing is left for the run" if left == 0 else ""
-    if left:
-        less = f"; leaves a run of {left:,} steps"
-        row = next((row for row in d.get("after_checks") or () if row["steps"] == left), None)
-        less += "" if row is None else f", score {score_text(d, row['predicted_score'])}"
+    less = ""
+    if share_paid(d, steps) is not None:  # without a row for as many, the first ones, none is left
+        row = next((row for row in d["after_checks"] if row["checks"] == len(steps)), None)
+        less = "; nothing is left for the run" if row is None else (
+            f"; leaves a run of {row['steps']:,} steps, "
+            f"score {score_text(d, row['predicted_score'])}")  # fmt: skip
     return f"{'at least ' * open_}{said}{less}"
-
-
-def steps_left(d: Mapping[str, Any], steps: Sequence[Mapping[str, Any]]) -> int | None:
-    """Steps that some checks leave of the run of a plan; None: all that shows."""
-    if (share := share_paid(d, steps)) is None:
-        return None
-    rows: dict[int, int] = {r["checks"]: r["steps"] for r in d.get("after_checks") or ()}
-    # Without a row for as many, the first ones: what its share would leave of equal steps.
-    return rows.get(len(steps), max(int((1 - share) * (d.get("steps") or 0)), 0))
 
 
 def share_paid(d: Mapping[str, Any], steps: Sequence[Mapping[str, Any]]) -> float | None:
     """What some checks take of the price of a plan's run; None: nothing that shows."""
-    if d.get("after_checks", ()) is None:
+    if d.get("after_checks") is None:
         return None
     paid = [one for one in steps if one.get("rollouts")]
     if d.get("trained") or not paid or (share := _times(d, *_together(paid))) < _SHOWS:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from isocompute.answers.logged import digits_of, fit_as_logged, score_text
+from isocompute.answers.logged import as_logged, digits_of, score_text
 from isocompute.answers.step_lines import note_lines
 from isocompute.answers.words import n_words
 from isocompute.cli.cells import indented, number, span, table, wrapped
@@ -31,7 +31,7 @@ _LISTED = 6
 def full_lines(document: Row, options: str = "", *, target: float | None = None) -> list[str]:
     """The short answer, then all of the `fit --json` document that people read."""
     lines = [*fit_lines(document, options, pointers=False, target=target), "", "Curves:"]
-    document = fit_as_logged(document)
+    document = as_logged(document)
     unit, other = document["unit"], document["law_problems_per_batch"]
     lines += indented(_curve_table(document))
     lines += group_lines(document["curves"])
@@ -57,7 +57,7 @@ def full_lines(document: Row, options: str = "", *, target: float | None = None)
 
 def paper_lines(document: Row) -> list[str]:
     """What `fit --method paper` prints: the published method's answers, under its own name."""
-    document = fit_as_logged(document)
+    document = as_logged(document)
     said, digits = document["paper"], digits_of(document)
     curves = said["curves"]
     rows = [

@@ -218,10 +218,7 @@ def untested(
         few = {c: r for c, r in zip(fit.configurations, runs_J, strict=True) if r < ENOUGH_N}
         few = {c: r for c, r in few.items() if c in near} or few
         trains = {c: seeds(fit, [c], ENOUGH_N - int(r), x)[c] for c, r in few.items()}
-        lacks = {"one": [c for c, r in few.items() if r == ENOUGH_N - 1],
-                 "two": [c for c, r in few.items() if r < ENOUGH_N - 1]}  # fmt: skip
-        said = " and ".join(f"{k} of {named(fit, some)}" for k, some in lacks.items() if some)
-        yield notice("few_seeds", which=named(fit, list(few)), more=said, trains=trains)
+        yield notice("few_seeds", which=named(fit, list(few)), trains=trains)
     if len(n) > 1 and confounded(fit.configurations):
         two = [*of[:2], *(c for c in fit.configurations if c not in of)][:2]
         again = [c._replace(problems_per_batch=2 * c.problems_per_batch) for c in two]

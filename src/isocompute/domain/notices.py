@@ -75,7 +75,7 @@ TABLES: Mapping[str, Mapping[str, Template]] = {
             "Train two more seeds of {which}{takes}."),
         "few_seeds": _note(
             "Fewer than 3 runs of {which}: the spread between them is taken from other runs.",
-            "Train more seeds: {more}{takes}."),
+            "Train more seeds, to three of each{takes}."),
         "seed_repeated": _note(
             "Several runs of {which} say the same seed, and count as several seeds.",
             "If one of them was a new start of another, move the log of the other away."),

@@ -194,8 +194,9 @@ def test_what_is_trained_already_is_no_expense() -> None:
             "cost": {"tokens": None, "gpu_hours": 100.0, "usd": None}}  # fmt: skip
     rows = said(of({**d, "run_next": [step]}))
     assert "Nothing is left to train. To learn more (100 GPU-hours):" in rows
-    rows = said(of({**d, "run_next": [step], "trained": None}))
-    head = "Before you spend (100 GPU-hours; leaves a run of "
+    left = {"checks": 1, "steps": 900, "predicted_score": 0.3}
+    rows = said(of({**d, "run_next": [step], "trained": None, "after_checks": [left]}))
+    head = "Before you spend (100 GPU-hours; leaves a run of 900 steps"
     assert any(row.startswith(head) for row in rows)
 
 

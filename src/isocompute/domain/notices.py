@@ -132,7 +132,7 @@ TABLES: Mapping[str, Mapping[str, Template]] = {
         "stopped_early": _note(
             "Stopped before the largest budget: {which}.", "Continue only n that may still win."),
         "budgets_not_shared": _note(
-            "Beyond {at:k} {unit} not every n can be compared: the runs of {which} end by then.",
+            "Beyond {at:k} {unit} not every n can be compared: the runs of {which} {end} by then.",
             "Train these further."),
         "configuration_left_out": _caution(
             "{which} was left out: {why}.", "Evaluate it after step 0, too, at 3 budgets or more."),

@@ -328,10 +328,10 @@ def _runs(fit: Fit) -> Iterator[Notice]:
     if open_ := unbounded(fit):
         yield notice("ceiling_unbounded", which=named(fit, open_))
     if fit.frontier.compared and of.last_J.max() - high >= HALF:
-        ends = list(zip(state, of.first_J, of.last_J, strict=True))
-        short, end = [c for c, _, last in ends if last <= high + HALF / 2], "end"
+        spans = list(zip(state, of.first_J, of.last_J, strict=True))
+        short, end = [c for c, _, last in spans if last <= high + HALF / 2], "end"
         if not short:  # a large batch has few updates at budgets that others passed long ago
-            short, end = [c for c, first, _ in ends if first > high], f"lack {MIN_STEPS} updates"
+            short, end = [c for c, first, _ in spans if first > high], f"lack {MIN_STEPS} updates"
         yield notice("budgets_not_shared", at=high_x, unit=fit.unit, which=named(fit, short),
                      end=end)  # fmt: skip
     if out := {c.configuration for c in curves} - set(state):

@@ -165,10 +165,15 @@ def _further(
     return runs[name]
 
 
+def _is_row(one: Mapping[str, object]) -> bool:
+    """Whether a value says one step; a list of them is a column."""
+    return bool(key := step_of(one)) and not isinstance(one[key], list)
+
+
 def _is_run(one: object) -> bool:
     """Whether a value holds series, and is no row of one."""
     return (
-        isinstance(one, dict) and not step_of(one)
+        isinstance(one, dict) and not _is_row(one)
         and next(islice(points_of(one), 1), None) is not None
     )
 
@@ -184,7 +189,7 @@ def _is_listed(name: object, rows: object) -> bool:
 def _has_settings(one: object) -> bool:
     """Whether a value holds settings, and is no row; a run that failed at once has no series."""
     return (
-        isinstance(one, dict) and not step_of(one)
+        isinstance(one, dict) and not _is_row(one)
         and any(isinstance(one.get(key), dict) for key in SETTINGS)
     )  # fmt: skip
 

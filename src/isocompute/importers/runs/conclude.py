@@ -6,6 +6,7 @@ are held against B_p * n (`checks`), and what contradicts that is refused.
 
 from __future__ import annotations
 
+import re
 from array import array
 from collections.abc import Mapping
 from dataclasses import replace
@@ -42,7 +43,13 @@ from isocompute.importers.values.timing import (
     share_at_the_end,
     times_of,
 )
-from isocompute.importers.words.called import counts_problems, is_batch, is_called, may_be_n
+from isocompute.importers.words.called import (
+    counts_problems,
+    is_batch,
+    is_called,
+    may_be_batch,
+    may_be_n,
+)
 from isocompute.importers.words.configuration import facts_of, gpus_of, highest_reward, problems_of
 from isocompute.importers.words.fresh import Found, device_batch, processes_of, sharing
 from isocompute.importers.words.paths import measured
@@ -54,6 +61,7 @@ from isocompute.importers.words.splits import split_of
 
 MAX_UNREAD = 200
 _N = "rollouts_per_problem"
+_REWARDS = re.compile(r"(?:train/|eval/|eval_)?rewards/([^/]+)(?:/mean)?")
 _VALUES = ("problems_per_batch", _N, "steps", "seed", "evaluation_samples")
 
 
@@ -239,9 +247,17 @@ def _of_batch(c: Collected, values: Mapping[str, int | None]) -> list[str]:
     return [
         key for name in ("problems_per_batch", _N) if values[name] is None for key in c.config
         if (whole(c.config[key]) is not None and (
-            is_called(key, name) or (name == _N and (is_batch(key) or may_be_n(key))))
+            is_called(key, name) or (name == _N and (is_batch(key) or may_be_n(key)))
+            or (name != _N and may_be_batch(key)))
         ) or key in of_units
     ]  # fmt: skip
+
+
+def _rewarded(c: Collected) -> dict[str, str]:
+    """The functions whose rewards TRL adds up, as the reward of another sum is another score."""
+    keys = {*c.unread, *(p.key for p in c.points if p.column.trainer == "trl" and p.step)}
+    names = {found[1] for key in keys if (found := _REWARDS.fullmatch(key))}
+    return {"reward_functions": "+".join(sorted(names))[:200]} if names else {}
 
 
 def _range(c: Collected) -> float | None:
@@ -270,7 +286,7 @@ def _run(
         provenance=replace(
             provenance,
             facts={**c.settings.facts, **c.extras, **logged_rate(c.side["rate"]),
-                   **facts_of(c.config)},
+                   **_rewarded(c), **facts_of(c.config)},
             evaluation_problems=c.settings.evaluation_problems,
             score_range=provenance.score_range or ((0.0, highest) if highest else None),
             unread=tuple(clean_text(k, 80) for k in unread),

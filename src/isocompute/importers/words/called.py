@@ -305,6 +305,17 @@ def is_batch(key: str) -> bool:
     ))  # fmt: skip
 
 
+def may_be_batch(key: str) -> bool:
+    """Whether a key of a configuration says a batch of training, and nothing else.
+
+    >>> may_be_batch("run.batch"), may_be_batch("sft_batch_size"), may_be_batch("micro_batch")
+    (True, False, False)
+    """
+    return is_batch(key) and re.fullmatch(
+        r"(?:.*[/.])?(?:(?:train|global)_)?(?:batch(?:_?size)?|bsz?)", key, re.I
+    ) is not None
+
+
 @lru_cache(4096)
 def may_be_setting(key: str) -> bool:
     """Whether a key that no trainer has may be B_p or n.

@@ -379,7 +379,9 @@ def _in_others(config: Config) -> Words:
         config, "num_steps_per_rollout", "actor.ppo_n_minibatches", "num_mini_batches")
     yield from _schedule(_text(config, "lr_decay_style", "actor.optimizer.lr_scheduler_type",
                                "lr_scheduler_type"), None)  # fmt: skip
-    yield "lora_rank", _number(config, "trainer.policy.model.lora.rank")
+    own = "rank" * ("world_size" not in config and "local_rank" not in config)  # not a process
+    yield "lora_rank", _number(
+        config, "trainer.policy.model.lora.rank", "lora_rank", "lora_r", "lora.rank", "lora.r", own)
     runs_ahead = _is(config, "grpo.async_grpo.enabled")
     yield "staleness", 0.0 if runs_ahead is False else _number(
         config, "rollout.max_head_offpolicyness", "orchestrator.max_off_policy_steps",

@@ -142,7 +142,8 @@ def test_the_rank_of_a_process_is_no_setting(tmp_path: Path) -> None:
 
 def rewarded(*names: str, more: float = 0.0) -> dict[str, object]:
     rows = [{"step": s, "learning_rate": 1e-6, "loss": 0.1, "reward_std": 0.1,
-             "reward": 0.1 * len(names) + s / 100 + more, **{f"rewards/{name}": 0.1 + s / 100 for name in names}}
+             "reward": 0.1 * len(names) + s / 100 + more,
+             **{f"rewards/{name}": 0.1 + s / 100 for name in names}}
             for s in range(1, 11)]  # fmt: skip
     return {"log_history": rows}
 

@@ -88,6 +88,8 @@ def _drawn(html: str) -> Iterator[str]:
             continue
         keys = [name.replace(" / ", "/") if name[:1].islower()
                 else f"eval_{name.replace(' ', '_').lower()}" for name in names[1:]]  # fmt: skip
+        if all(key.endswith("_loss") for key in keys):
+            continue  # of SFT, or of a training whose rewards it does not show
         for row in body.split("</tr>"):
             step, *values = [number(cell) for cell in _DRAWN_CELL.findall(row)] or [None]
             if step is not None and len(values) == len(keys):

@@ -272,7 +272,7 @@ IN_ROWS = frozenset(
     | {key for key in _SEEDS if key.endswith("seed") and not key.startswith("r")}
     | {*OWN, *GROUPS, *LOG2, RESPONSES, "num_generations", "generation_batch_size",
        "num_iterations", "gradient_accumulation_steps", "steps_per_generation",
-       "per_device_train_batch_size"}
+       "per_device_train_batch_size", "algo", "algorithm"}
 )  # fmt: skip
 
 

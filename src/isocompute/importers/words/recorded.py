@@ -365,7 +365,7 @@ def _in_others(config: Config) -> Words:
     yield "kl_in_reward", _number(config, _AREAL)
     skyrl = "trainer.algorithm"
     yield "objective", _objective(
-        _text(config, f"{skyrl}.advantage_estimator", "advantage_estimator"),
+        _text(config, f"{skyrl}.advantage_estimator", "advantage_estimator", "algo", "algorithm"),
         _text(config, f"{skyrl}.policy_loss_type"))  # fmt: skip
     yield "aggregation", _text(config, f"{skyrl}.loss_reduction")
     yield from _updates(_number(config, "trainer.train_batch_size"),

@@ -87,6 +87,17 @@ def test_rows_without_rewards_at_uneven_distances_say_nothing(tmp_path: Path) ->
     assert run.series[0].step_K.tolist() == [1, 2, 5, 9, 11, 20]
 
 
+def test_a_batch_of_a_table_may_serve_several_steps_too(tmp_path: Path) -> None:
+    from isocompute.sources.load import load_curves
+
+    log = put(tmp_path / "g4.csv", "step,reward\n" + "".join(
+        f"{s},{s / 90}\n" for s in range(1, 50, 6)))  # fmt: skip
+    for sets, last in (([], 49 * 24), (["num_iterations=6"], 9 * 24)):
+        settings = load_settings([*SIZES, *sets], ["reward=score"])
+        (curve,) = load_curves(log, settings=settings)
+        assert curve.rollouts_K[-1] == last
+
+
 # Columns by key, and what was measured now and then under its steps.
 
 
@@ -152,7 +163,7 @@ def test_rewards_of_other_functions_are_other_scores(tmp_path: Path) -> None:
     for i, of in enumerate((["exact"], ["exact", "brevity"], ["exact"])):
         put(tmp_path / "abc"[i] / "trainer_state.json", rewarded(*of, more=i / 50))
     told = refused(tmp_path, SIZES)
-    assert "share their reward functions" in told
+    assert "share their reward function" in told
     assert "exact (2 runs), brevity+exact (1 run)" in told
     put(tmp_path / "b" / "trainer_state.json", rewarded("exact", more=0.3))
     require_one_arm(read(tmp_path, SIZES))
@@ -168,12 +179,120 @@ def sweep(folder: Path, names: Iterable[str], last: int = 12) -> Path:
     return folder
 
 
+def test_a_key_that_the_user_names_goes_before_the_trainers(tmp_path: Path) -> None:
+    rows = [{"step": s, "reward": 1 + s / 50, "reward_std": 0.1, "accuracy": s / 50}
+            for s in range(1, 13)]  # fmt: skip
+    (run,) = read(lines(tmp_path / "a.jsonl", rows), [*SIZES, "split=train"], ["accuracy=avg"])
+    (series,) = run.series
+    assert series.score_K.tolist() == [s / 50 for s in range(1, 13)]
+    assert "avg: accuracy, as --map says, and not reward" in run.provenance.inferred
+
+
+def test_rows_under_numbers_are_asked_what_these_count(tmp_path: Path) -> None:
+    log = put(tmp_path / "curve.json", json.dumps({
+        str(at): {"acc": at / 1000, "f1": 0.5} for at in (50, 150, 450)}, indent=1))  # fmt: skip
+    told = refused(log, SIZES, ["acc=avg"])
+    assert "stand under numbers (50, 150, 450); add --set step=keys" in told
+    (run,) = read(log, [*SIZES, "step=keys"], ["acc=avg"])
+    assert run.series[0].step_K.tolist() == [50, 150, 450]
+    assert run.series[0].score_K.tolist() == [0.05, 0.15, 0.45]
+
+
+def test_rows_of_two_algorithms_are_two_runs(tmp_path: Path) -> None:
+    log = lines(tmp_path / "both.jsonl", (
+        {"algo": algo, "step": s, "reward_mean": top * s / 12, "loss": 0.1}
+        for algo, top in (("RLOO", 0.4), ("GRPO", 0.7)) for s in range(12)))  # fmt: skip
+    first, other = read(log, [*SIZES, "split=train"], ["reward_mean=avg"])
+    assert {"RLOO" in first.name, "RLOO" in other.name} == {True, False}
+    told = refused(log, [*SIZES, "split=train"], ["reward_mean=avg"])
+    assert "share their objective" in told
+
+
+def test_rolls_own_step_counts_updates(tmp_path: Path) -> None:
+    log = lines(tmp_path / "a.jsonl", (
+        {"actor/pg_loss": 0.1, "actor/total_samples": 24, "critic/hits": s / 40, "system/step": s}
+        for s in range(9)))  # fmt: skip
+    (run,) = read(log, [*SIZES, "split=train"], ["critic/hits=avg"])
+    assert run.series[0].rollouts_K[-1] in (24 * 8, 24 * 9)
+
+
+def notebook(*tables: tuple[Sequence[str], Sequence[Sequence[object]]]) -> dict[str, object]:
+    def drawn(names: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
+        head = "".join(f"<th>{name}</th>" for name in names)
+        body = "".join(f"<tr>{''.join(f'<td>{v}</td>' for v in row)}</tr>" for row in rows)
+        return f"<table><thead>{head}</thead><tbody>{body}</tbody></table>"
+
+    return {"cells": [
+        {"cell_type": "code", "source": "trainer.train()", "execution_count": at, "outputs": [
+            {"output_type": "display_data", "data": {"text/html": drawn(*table)}}]}
+        for at, table in enumerate(tables, 1)], "nbformat": 4, "metadata": {}}  # fmt: skip
+
+
+def test_a_notebook_that_shows_the_loss_alone_holds_no_run(tmp_path: Path) -> None:
+    of_sft = ("Step", "Training Loss"), [(5, 1.25), (10, 1.0), (15, 0.75)]
+    told = refused(put(tmp_path / "a.ipynb", notebook(of_sft, of_sft, of_sft)), SIZES)
+    assert "must print a step and a score" in told
+    of_rl = ("Step", "Training Loss", "reward"), [(s, 0.1, s / 20) for s in (1, 2, 3, 4)]
+    (run,) = read(put(tmp_path / "b.ipynb", notebook(of_sft, of_rl)), SIZES)
+    assert run.series[0].score_K.tolist() == [0.05, 0.1, 0.15, 0.2]
+
+
+def test_rows_of_every_update_that_a_buffer_held_back_are_counted(tmp_path: Path) -> None:
+    """Rows are written by the block, which ends short of the bar, and no epoch tells a step."""
+    out, total = "", 60
+    for k in range(1, total + 1):
+        out += f"\r {100 * k // total}%|   | {k}/{total} [00:01<01:00, 1.0s/it]"
+        if not k % 12 or k == total:
+            done = out.count("'reward'")
+            out += "\r" + "\n".join(
+                str({"loss": 0.1, "learning_rate": 1e-6, "reward": s / 100, "epoch": 0.01})
+                for s in range(done + 1, k if k < total else k + 1)) + "\n"  # fmt: skip
+    out += str({"train_runtime": 9.5, "train_loss": 0.1, "epoch": 0.01}) + "\n"
+    (run,) = read(put(tmp_path / "a.log", out), SIZES)
+    assert run.series[0].step_K.tolist() == [*range(1, total + 1)]
+    assert run.series[0].score_K.tolist() == [s / 100 for s in range(1, total + 1)]
+
+
+def tokens(of_prompts: Sequence[int]) -> list[dict[str, object]]:
+    """Four responses to each of six prompts an update; those of long prompts are longer."""
+    rows, seen = list[dict[str, object]](), 0
+    for s, prompt in enumerate(of_prompts, 1):
+        length = 30 + prompt // 60 + 7 * (s * 37 % 11)
+        seen += 24 * (prompt + length)
+        rows.append({"step": s, "reward": s / 90, "reward_std": 0.1, "loss": 0.1,
+                     "learning_rate": 1e-6, "num_tokens": seen, "completions/clipped_ratio": 0.0,
+                     "completions/mean_length": length,
+                     "completions/mean_terminated_length": length})  # fmt: skip
+    return rows
+
+
+@pytest.mark.parametrize(("prompts", "b_p", "told"), [
+    ([100] * 300, 2, True), ([100 + 977 * s % 2000 for s in range(300)], 6, False),
+])  # fmt: skip
+def test_tokens_that_prompts_decide_say_nothing_of_the_batch(
+    tmp_path: Path, prompts: Sequence[int], b_p: int, told: bool
+) -> None:
+    log = put(tmp_path / "trainer_state.json", {"log_history": tokens(prompts)})
+    (run,) = read(log, [f"problems_per_batch={b_p}", "rollouts_per_problem=4"])
+    assert any("were there more processes" in note for note in run.notes) == told
+
+
 def test_a_word_of_names_divides_runs_of_one_n_and_the_same_seeds(tmp_path: Path) -> None:
     names = (f"tau{tau}_seed{seed}" for tau in ("0.25", "1.50") for seed in (3, 4))
     told = refused(sweep(tmp_path, names), [*SIZES, "pattern=seed{seed}"])
     assert "must differ in B_p, n or seed" in told
     assert "'tau0.25*' (2 runs)" in told
     assert "--where run='!tau0.25*'" in told
+
+
+def test_starts_of_other_decimals_are_no_attempts_of_one_job(tmp_path: Path) -> None:
+    for tau, last in (("0.25", 3), ("1.50", 40)):
+        rows = "".join(f"\r {s}%|   | {s}/40 [00:01<01:00, 1.0s/it]\n" + str(
+            {"loss": 0.1, "reward": s / 50 + float(tau) / 9, "epoch": s / 10}
+        ) + f"\r {s}%|   | {s}/40 [00:01<01:00, 1.0s/it]" for s in range(1, last))  # fmt: skip
+        put(tmp_path / f"tau{tau}_seed3.log", rows + "\n")
+    runs = read(tmp_path, [*SIZES, "pattern=seed{seed}"])
+    assert len(runs) == 2
 
 
 def test_names_that_the_seed_alone_tells_apart_are_repetitions(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from isocompute.importers.runs import checks, doubts, placing, updates
 from isocompute.importers.runs.collected import Collected
 from isocompute.importers.runs.points import (
     Compute,
+    Points,
     after_rows,
     descends,
     of_two_kinds,
@@ -101,6 +102,7 @@ def conclude(
         tokens=after_rows(c.side["tokens"]), lengths=c.side["length"],
         rollouts=after_rows(c.side["rollouts"]), batches=checks.batches_of(c, found, b_p),
     )
+    _as_mapped(c)
     redone = placing.trained_again(c.points, c.redone)
     series = _series(c, found, compute, values["evaluation_samples"], redone)
     _tell_order(c, what, redone, is_backward)
@@ -234,6 +236,20 @@ def _spent(c: Collected, compute: Compute) -> Spent:
                  drawn=compute.drawn, epochs=Each.of(c.side[EPOCH]))  # fmt: skip
 
 
+def _as_mapped(c: Collected) -> None:
+    """Of two keys that are one score of a split, keep the one that the user says is."""
+
+    def place(one: Points) -> tuple[str, str, str]:
+        return one.column.metric.label, one.column.problem_set, one.column.split
+
+    own = {place(p): p.key for p in c.points if p.step and p.key in c.settings.columns}
+    for other in [p for p in c.points if p.key not in c.settings.columns and place(p) in own]:
+        c.points.remove(other)
+        if other.step:
+            c.counters.infer(f"{other.column.metric.label}: {own[place(other)]}, as --map says, "
+                             f"and not {other.key}")  # fmt: skip
+
+
 def _unread(c: Collected) -> list[str]:
     """Keys that were not read, but for those that say of how many problems a score is."""
     several = {key for key, rows in c.problems.items() if len(rows) > 1 or rows.total() < c.n_rows}
@@ -257,7 +273,7 @@ def _rewarded(c: Collected) -> dict[str, str]:
     """The functions whose rewards TRL adds up, as the reward of another sum is another score."""
     keys = {*c.unread, *(p.key for p in c.points if p.column.trainer == "trl" and p.step)}
     names = {found[1] for key in keys if (found := _REWARDS.fullmatch(key))}
-    return {"reward_functions": "+".join(sorted(names))[:200]} if names else {}
+    return {"reward_function": "+".join(sorted(names))[:200]} if names else {}
 
 
 def _range(c: Collected) -> float | None:

@@ -306,14 +306,12 @@ def is_batch(key: str) -> bool:
 
 
 def may_be_batch(key: str) -> bool:
-    """Whether a key of a configuration says a batch of training, and nothing else.
+    """Whether a key of a configuration says a batch as nothing else; a batch_size may be a GPU's.
 
-    >>> may_be_batch("run.batch"), may_be_batch("sft_batch_size"), may_be_batch("micro_batch")
+    >>> may_be_batch("run.batch"), may_be_batch("batch_size"), may_be_batch("micro_batch")
     (True, False, False)
     """
-    return is_batch(key) and re.fullmatch(
-        r"(?:.*[/.])?(?:(?:train|global)_)?(?:batch(?:_?size)?|bsz?)", key, re.I
-    ) is not None
+    return is_batch(key) and re.fullmatch(r"(?:.*[/.])?batch", key, re.I) is not None
 
 
 @lru_cache(4096)

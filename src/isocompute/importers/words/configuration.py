@@ -126,7 +126,7 @@ _FACTS: dict[str, tuple[str, ...]] = {
           for what in ("file", "files", "set", "data", "dataset")),
         "data.eval", "data.val", "data.eval_file", "data.val_file",
     ),
-    "reward_functions": ("reward_funcs",),  # open-r1, ms-swift; TRL's rows name them
+    "reward_function": ("reward_funcs",),  # open-r1, ms-swift; TRL's rows name them
     "evaluation_temperature": (
         "actor_rollout_ref.rollout.val_kwargs.temperature",
         "worker.rollout.val_override_config.temperature",

@@ -20,8 +20,10 @@ from typing import Any, NamedTuple
 
 from isocompute.importers.beside.launched import said_in
 from isocompute.importers.formats.printed import settings_in
+from isocompute.importers.values.imported import ImportedRun
 from isocompute.importers.values.reading import number, parse_json, whole
 from isocompute.importers.words.configuration import configuration
+from isocompute.importers.words.settings import Settings
 
 _MOST_BYTES = 256 << 20
 _BOUND = re.compile(r"^[ \t]*([A-Za-z_]\w*)[ \t]*[-+*/]{0,2}=(?!=)")
@@ -60,6 +62,14 @@ def cells_of(path: Path) -> list[Cell] | None:
     return [Cell("".join(cell.get("source") or ()), "\n".join(
         _shown(one) for one in cell.get("outputs") or () if isinstance(one, dict)
     ).splitlines(), whole(cell.get("execution_count"))) for cell in code]  # fmt: skip
+
+
+def read_cells(path: Path, settings: Settings) -> list[ImportedRun]:
+    """The runs of a trainer's console that cells printed; none where they print none."""
+    from isocompute.importers.formats.console import read_console  # slow to compile
+
+    printed = "\n".join(line for cell in cells_of(path) or () for line in cell.printed)
+    return [run for run in read_console(path, settings, printed.encode()) if run.n_rows]
 
 
 def _shown(output: dict[str, Any]) -> str:

@@ -23,7 +23,7 @@ from typing import NamedTuple
 from isocompute.errors import InputError
 from isocompute.importers.beside.listed import NAMING
 from isocompute.importers.formats.jsonl import RUN_KEYS, RunsOfRows, take_row
-from isocompute.importers.formats.notebooks import RESUMES, cells_of, trainings_of
+from isocompute.importers.formats.notebooks import RESUMES, cells_of, read_cells, trainings_of
 from isocompute.importers.formats.printed import settings_in, steps_told
 from isocompute.importers.formats.whose import STEP_COLUMNS
 from isocompute.importers.runs.collect import Collector
@@ -314,7 +314,7 @@ def read_written(path: Path, settings: Settings) -> list[ImportedRun]:
         if is_workbook(path):
             raise is_a_table(path, "")
         return []
-    if found := read_prefixed(path, settings):
+    if found := read_prefixed(path, settings) or read_cells(path, settings):
         return found
     raise InputError(
         f"a notebook must print a step and a score in a line, but {str(path)!r} does not; give "

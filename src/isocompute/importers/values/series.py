@@ -144,7 +144,7 @@ def points_of(document: object, name: str = "", depth: int = 0) -> Iterator[Poin
                 for step, value in zip(document[at], inner, strict=True):
                     yield Point(step, {whole: value}, at == "_step")
             elif of_step := _by_step(inner, known):
-                for step, value in of_step.items():
-                    yield Point(step, {str(key): value}, at == "_step")
+                for place, value in of_step.items():
+                    yield Point(place, {str(key): value}, at == "_step")
             elif key not in SETTINGS:
                 yield from points_of(inner, f"{name}\0{key}" if name else str(key), depth + 1)

@@ -87,6 +87,18 @@ def test_rows_without_rewards_at_uneven_distances_say_nothing(tmp_path: Path) ->
     assert run.series[0].step_K.tolist() == [1, 2, 5, 9, 11, 20]
 
 
+def test_a_reward_that_rows_repeat_until_the_next_counts_once(tmp_path: Path) -> None:
+    rows = [{"step": s, "loss": 0.1, "mean_reward": 0.3 + (s - 1) // 6 / 70} for s in range(1, 61)]
+    (run,) = read(lines(tmp_path / "a.jsonl", rows), [*SIZES, "split=train"], ["mean_reward=avg"])
+    assert run.series[0].step_K.tolist() == [*range(1, 61, 6)]
+
+
+def test_batches_without_a_solved_problem_are_no_gaps(tmp_path: Path) -> None:
+    rows = [{"step": s, "loss": 0.1, "mean_reward": 0.25 * (s % 9 == 1)} for s in range(1, 64)]
+    (run,) = read(lines(tmp_path / "a.jsonl", rows), [*SIZES, "split=train"], ["mean_reward=avg"])
+    assert run.series[0].step_K.size == 63
+
+
 def test_a_batch_of_a_table_may_serve_several_steps_too(tmp_path: Path) -> None:
     from isocompute.sources.load import load_curves
 

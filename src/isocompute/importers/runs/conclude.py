@@ -167,8 +167,8 @@ def _average_passes(c: Collected) -> None:
 
 
 def _leave_out_repeats(c: Collected) -> None:
-    """Leave out held-out scores that repeat an evaluation, and say so."""
-    for points in (p for p in c.points if p.column.split == "validation"):
+    """Leave out scores that repeat an evaluation, or what a batch has scored, and say so."""
+    for points in c.points:
         if told := placing.without_repeats(points):
             c.counters.infer(told)
 

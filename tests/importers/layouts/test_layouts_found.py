@@ -1,20 +1,24 @@
-"""Shapes of logs that strangers keep in their repositories, one trap each, in our own numbers."""
+"""More shapes of logs that people publish, in small: one trap each, with numbers of one's own."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from isocompute.cli import main
 from isocompute.errors import InputError
-from isocompute.importers import read_logs
-from isocompute.importers.runs.repetitions import require_one_arm
+from isocompute.importers import import_logs, load_imported, read_logs
 from isocompute.importers.values.imported import ImportedRun
 from isocompute.importers.words.settings import load_settings
+from test_layouts_real import json_lines, text
 
-Rows = Iterable[Mapping[str, object]]
+LOGS = Path(__file__).parents[2] / "fixtures" / "logs"
+DESIGN = ["problems_per_batch=4", "rollouts_per_problem=5"]
+REWARDS = (0.25, 0.5, 0.0, 0.375, 0.75)  # of a batch of eight: coarse
 
 
 def read(source: Path, sets: Sequence[str] = (), maps: Sequence[str] = ()) -> list[ImportedRun]:
@@ -22,305 +26,311 @@ def read(source: Path, sets: Sequence[str] = (), maps: Sequence[str] = ()) -> li
 
 
 def refused(source: Path, sets: Sequence[str] = (), maps: Sequence[str] = ()) -> str:
+    """What an import says."""
+    study = source.parent / "study"
     with pytest.raises(InputError) as caught:
-        require_one_arm(read(source, sets, maps))
+        import_logs([source], study, settings=load_settings([*sets], [*maps]))
     return str(caught.value)
 
 
-def put(path: Path, content: object) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(content if isinstance(content, str) else json.dumps(content), "utf-8")
-    return path
+def preview(source: Path, capsys: Any, *more: str) -> str:
+    main(["import", str(source), "--preview", *more])
+    return str(capsys.readouterr().out)
 
 
-def lines(path: Path, rows: Rows) -> Path:
-    return put(path, "".join(json.dumps(row) + "\n" for row in rows))
+# What the command of a preview takes for granted.
 
 
-# A batch of rollouts that serves several steps: TRL logs its reward where it was drawn.
+def test_a_preview_says_what_must_hold_for_its_command(tmp_path: Path, capsys: Any) -> None:
+    for n in (16, 32):
+        json_lines(tmp_path / f"lora-R{n}" / "own.jsonl", [
+            {"step": s, "val/accuracy": s / 50, "loss": 0.1, "lr": 1e-6} for s in range(1, 6)
+        ])  # fmt: skip
+    told = preview(tmp_path, capsys, "--map", "val/accuracy=avg")
+    assert "To import, only if 'lora-R16' had 16 rollouts per problem, with your own B_P:" in told
 
 
-def served(
-    of: int, every: int = 1, last: int = 48, own: Mapping[str, object] | None = None
-) -> list[dict[str, object]]:
-    own = {"reward_std": 0.2, "completions/mean_length": 90.0} if own is None else own
-    drawn = {s: {"reward": 0.2 + s / 100, **own} for s in range(1, last + 1, of)}
-    return [{"step": s, "loss": 0.01, "learning_rate": 2e-6, **drawn.get(s, {})}
-            for s in range(1, last + 1, every)]  # fmt: skip
+def test_a_preview_gives_the_range_to_the_fit(tmp_path: Path, capsys: Any) -> None:
+    log = json_lines(tmp_path / "a.jsonl", [{"step": s, "val/accuracy": s} for s in range(3, 15)])
+    sets = [f"--set={one}" for one in DESIGN]
+    told = preview(log, capsys, "--map", "val/accuracy=avg", *sets)
+    assert "--range" not in next(line for line in told.splitlines() if "To import" in line)
+    assert "Then, only if the scores are percent: isocompute fit study --range 0 100" in told
 
 
-SIZES = ("problems_per_batch=6", "rollouts_per_problem=4")
+# Counts of an evaluation are no n, and an n is no total.
 
 
-@pytest.mark.parametrize(("of", "updates"), [(1, 48), (3, 16), (8, 6)])
-def test_a_reward_at_one_step_in_k_is_of_a_batch_that_serves_k(
-    tmp_path: Path, of: int, updates: int
+def test_the_size_of_a_held_out_set_is_no_n(tmp_path: Path) -> None:
+    for step in (4, 8):
+        text(tmp_path / "run" / f"run_ckpt{step}_dev_metrics.json",
+             json.dumps({"num_samples": 80, "accuracy": 0.2}, indent=1))  # fmt: skip
+    told = refused(tmp_path, maps=["dev_metrics/accuracy=avg"])
+    assert "num_samples=rollouts_per_problem" not in told
+
+
+def test_the_size_of_a_benchmark_is_no_n(tmp_path: Path, capsys: Any) -> None:
+    rows = [f"{run},{s},{name},{size},0.3" for run in "ab" for s in (1, 2, 3)
+            for name, size in (("olympiad", 40), ("school", 30))]  # fmt: skip
+    head = "run_id,seed,benchmark,n_samples,pass_at_1"
+    table = text(tmp_path / "t.csv", "\n".join([head, *rows]))
+    main(["fit", str(table)])
+    told = capsys.readouterr().err
+    assert "pass_at_1=score" in told
+    assert "n_samples" not in told.partition("it has ")[2].partition(")")[2]
+
+
+def test_a_count_that_comes_again_and_again_is_of_one_problem(tmp_path: Path, capsys: Any) -> None:
+    rows = [f"own-{k}-r{n},{n},0.{k}" for k in range(10, 22) for n in (4, 8)]
+    table = text(tmp_path / "t.csv", "\n".join(["run_name,num_rollouts,val_accuracy", *rows]))
+    main(["fit", str(table)])
+    told = capsys.readouterr().err
+    assert "--map num_rollouts=rollouts_per_problem" in told
+    assert "num_rollouts=rollouts " not in told
+
+
+# Which key may be the score.
+
+
+@pytest.mark.parametrize("key", ["heldout_violation_rate", "eval_entropy", "avg_exact_kl"])
+def test_no_violation_entropy_or_kl_is_offered(tmp_path: Path, key: str) -> None:
+    log = json_lines(tmp_path / "a.jsonl", [
+        {"step": s, "loss": 0.1, "lr": 1e-6, key: 0.2 + s / 100} for s in range(1, 9)
+    ])  # fmt: skip
+    assert f"--map {key}=" not in refused(log, DESIGN)
+
+
+def checkpoints(folder: Path) -> Path:
+    rows = [{"step": s, "loss": 0.1, "learning_rate": 1e-6, "accuracy": 0.5 + s / 100}
+            for s in range(1, 13)]  # fmt: skip
+    json_lines(folder / "run" / "metrics.jsonl", rows)
+    for s in (6, 12):
+        text(folder / "run" / "eval" / f"step_{s}" / "eval_metrics.json",
+             json.dumps({"accuracy": 0.1 + s / 100}))  # fmt: skip
+    return folder / "run"
+
+
+def test_a_key_of_checkpoints_and_of_training_is_offered_as_that_of_training(
+    tmp_path: Path,
 ) -> None:
-    state = {"log_history": served(of), "max_steps": 48, "logging_steps": 1}
-    (run,) = read(put(tmp_path / "trainer_state.json", state), SIZES)
-    (series,) = run.series
-    assert series.step_K.tolist() == [*range(1, updates + 1)]
-    assert series.rollouts_K.tolist() == [24 * k for k in range(1, updates + 1)]
+    assert "name the score: --map accuracy=avg --set split=train." in refused(checkpoints(tmp_path))
 
 
-def test_what_is_said_of_a_batch_goes_before_where_rewards_stand(tmp_path: Path) -> None:
-    log = put(tmp_path / "trainer_state.json", {"log_history": served(4)})
-    (run,) = read(log, [*SIZES, "num_iterations=1"])
-    assert run.series[0].step_K.tolist() == [*range(1, 48, 4)]
+def test_a_training_score_is_not_taken_for_that_of_checkpoints(tmp_path: Path) -> None:
+    told = refused(checkpoints(tmp_path), DESIGN, ["accuracy=avg"])
+    assert "one held-out score of a name" in told
+    assert "--set split=train" in told
+    (run,) = read(tmp_path / "run", [*DESIGN, "split=train"], ["accuracy=avg"])
+    assert {(s.split, s.step_K.size) for s in run.series} == {("train", 12), ("validation", 2)}
 
 
-def test_rewards_that_a_loop_may_log_now_and_then_are_asked_about(tmp_path: Path) -> None:
-    log = lines(tmp_path / "a.jsonl", served(4, own={}))
-    told = refused(log, SIZES)
-    assert "rewards stand at one in 4 of its steps" in told
-    assert "--set num_iterations=4" in told
-    assert "--set num_iterations=1" in told
-    for count, last in ((4, 12), (1, 45)):
-        (run,) = read(log, [*SIZES, f"num_iterations={count}"])
-        assert int(run.series[0].step_K[-1]) == last
+# Names of runs.
 
 
-def test_rows_without_rewards_at_uneven_distances_say_nothing(tmp_path: Path) -> None:
-    rows = [{k: v for k, v in row.items() if row["step"] in (1, 2, 5, 9, 11, 20) or k == "step"
-             or k in ("loss", "learning_rate")} for row in served(1)]  # fmt: skip
-    (run,) = read(put(tmp_path / "trainer_state.json", {"log_history": rows}), SIZES)
-    assert run.series[0].step_K.tolist() == [1, 2, 5, 9, 11, 20]
+def test_runs_are_called_by_their_folders_where_files_have_one_name(tmp_path: Path) -> None:
+    for name in ("clip_low", "clip_high"):
+        json_lines(tmp_path / name / "step_rows.jsonl", [
+            {"step": s, "val/accuracy": s / 50 + len(name) / 100} for s in range(1, 9)
+        ])  # fmt: skip
+    json_lines(tmp_path / "clip_low" / "other.jsonl",
+               [{"step": s, "val/accuracy": s / 70} for s in range(1, 9)])  # fmt: skip
+    runs = read_logs([tmp_path], settings=load_settings([], ["val/accuracy=avg"]))
+    assert sorted(run.name for run in runs) == ["clip_high", "clip_low", "other"]
 
 
-def test_a_reward_that_rows_repeat_until_the_next_counts_once(tmp_path: Path) -> None:
-    rows = [{"step": s, "loss": 0.1, "mean_reward": 0.3 + (s - 1) // 6 / 70} for s in range(1, 61)]
-    (run,) = read(lines(tmp_path / "a.jsonl", rows), [*SIZES, "split=train"], ["mean_reward=avg"])
-    assert run.series[0].step_K.tolist() == [*range(1, 61, 6)]
+def test_starts_of_one_job_are_not_called_by_their_folders(tmp_path: Path) -> None:
+    for k, at in ((1, range(1, 6)), (2, range(6, 11))):
+        json_lines(tmp_path / f"attempt_{k}" / "own.jsonl",
+                   [{"step": s, "val/accuracy": s / 50} for s in at])  # fmt: skip
+    (run,) = read(tmp_path, DESIGN, ["val/accuracy=avg"])
+    assert (run.name, run.series[0].step_K.size) == ("own", 10)
 
 
-def test_batches_without_a_solved_problem_are_no_gaps(tmp_path: Path) -> None:
-    rows = [{"step": s, "loss": 0.1, "mean_reward": 0.25 * (s % 9 == 1)} for s in range(1, 64)]
-    (run,) = read(lines(tmp_path / "a.jsonl", rows), [*SIZES, "split=train"], ["mean_reward=avg"])
-    assert run.series[0].step_K.size == 63
+# Beginnings that two runs share.
 
 
-def test_a_batch_of_a_table_may_serve_several_steps_too(tmp_path: Path) -> None:
-    from isocompute.sources.load import load_curves
-
-    log = put(tmp_path / "g4.csv", "step,reward\n" + "".join(
-        f"{s},{s / 90}\n" for s in range(1, 50, 6)))  # fmt: skip
-    for sets, last in (([], 49 * 24), (["num_iterations=6"], 9 * 24)):
-        settings = load_settings([*SIZES, *sets], ["reward=score"])
-        (curve,) = load_curves(log, settings=settings)
-        assert curve.rollouts_K[-1] == last
+def begun(folder: Path, name: str, until: int, end: int, then: int) -> None:
+    """A run of coarse rewards, which meet those of others now and then beyond the beginning."""
+    rows = [{"step": s, "actor/lr": 1e-6,
+             "critic/score/mean": REWARDS[(s if s <= until else s * then) % 5]}
+            for s in range(1, end + 1)]  # fmt: skip
+    json_lines(folder / f"{name}.jsonl", rows)
 
 
-# Columns by key, and what was measured now and then under its steps.
+def test_a_short_beginning_that_two_runs_share_is_asked_about(tmp_path: Path) -> None:
+    begun(tmp_path, "a", 6, 100, 2)
+    begun(tmp_path, "b", 6, 90, 3)
+    told = refused(tmp_path, DESIGN)
+    assert "both began with one seed" in told
+    assert len(read(tmp_path, [*DESIGN, "resumed=apart"])) == 2
+    begun(tmp_path, "a", 60, 100, 2)  # most of a run is the same: a branch
+    begun(tmp_path, "b", 60, 90, 3)
+    (run,) = read(tmp_path, DESIGN)
+    assert run.name == "a"
 
 
-def test_numbers_under_their_steps_stand_beside_columns(tmp_path: Path) -> None:
-    log = put(tmp_path / "a.json", {
-        "step": [*range(1, 25)], "loss": [0.1] * 24,
-        "dev_exact": {"8": 0.25, "16": 0.5, "24": None},
-        "by_level": {"1": 0.7, "2": 0.4, "99": 0.1},  # no step is 99
-    })  # fmt: skip
-    (run,) = read(log, SIZES, ["dev_exact=avg"])
-    (series,) = run.series
-    assert series.step_K.tolist() == [8, 16]
-    assert series.score_K.tolist() == [0.25, 0.5]
-    assert not any("by_level" in key for key in run.provenance.unread)
+def test_what_is_to_be_pasted_for_two_runs_keeps_both(tmp_path: Path, capsys: Any) -> None:
+    begun(tmp_path, "a", 6, 100, 2)
+    begun(tmp_path, "b", 6, 100, 3)
+    main(["import", str(tmp_path), "-o", str(tmp_path / "s"), *(f"--set={d}" for d in DESIGN)])
+    told = capsys.readouterr().err
+    assert "To paste, only if 'a' and 'b' are two runs:" in told
+    assert "--set resumed=apart\nthen:" in told
 
 
-# What runs of one sweep share, in the words of a loop of one's own.
+# Steps, and what stands before the first update.
 
 
-def trial(run_id: object, **config: object) -> dict[str, object]:
-    rows = [{"step": s, "reward": 0.25 + s / 200 + len(str(run_id)) / 90, "loss": 0.1}
-            for s in range(1, 13)]  # fmt: skip
-    return {"run_id": run_id, "seed": 7, "lr": 2e-5, "steps": 12, "group_size": 4,
-            "step_log": rows, **config}  # fmt: skip
+def test_a_null_loss_at_step_0_is_no_update(tmp_path: Path, capsys: Any) -> None:
+    rows = [{"step": s, "loss": 0.1 if s else None, "val/accuracy": s / 100}
+            for s in range(0, 90, 10)]  # fmt: skip
+    log = json_lines(tmp_path / "a.jsonl", rows)
+    (run,) = read(log, DESIGN, ["val/accuracy=avg"])
+    assert run.provenance.trained == 80
+    rows[0]["loss"] = 0.2
+    (run,) = read(json_lines(tmp_path / "b.jsonl", rows), DESIGN, ["val/accuracy=avg"])
+    assert run.provenance.trained == 81
 
 
-def test_a_batch_that_each_run_says_is_offered_for_all(tmp_path: Path) -> None:
-    from isocompute.importers.words.asking import require_configuration
+def test_one_row_between_two_bars_stands_at_its_epoch(tmp_path: Path) -> None:
+    def printed(epoch: float) -> str:
+        bars = [f"\r {100 * s // 14}%|   | {s}/14 [00:01<01:00, 1.0s/it]" for s in range(15)]
+        row = {"loss": 0.1, "reward": 0.3, "epoch": epoch}
+        end = {"train_runtime": 9.5, "epoch": 1.0}
+        return "\n".join(["".join(bars[:10]), str(row), "".join(bars[10:]), str(end), ""])
 
-    log = put(tmp_path / "a.json", {"runs": [
-        trial("r" * batch, batch=batch) for batch in (2, 3, 6)]})  # fmt: skip
-    runs = read(log, ["split=train"], ["step_log/reward=avg"])
-    with pytest.raises(InputError) as caught:
-        require_configuration(runs)
-    assert "--map batch=problems_per_batch if it counts problems" in str(caught.value)
-    runs = read(log, ["split=train"], ["step_log/reward=avg", "batch=problems_per_batch"])
-    assert [run.problems_per_batch for run in runs] == [2, 3, 6]
-
-
-@pytest.mark.parametrize("key", ["rank", "lora_r", "lora_rank"])
-def test_runs_of_several_ranks_are_no_repetitions(tmp_path: Path, key: str) -> None:
-    runs = [trial("r" * rank, problems_per_batch=2, **{key: rank}) for rank in (4, 8, 16)]
-    log = put(tmp_path / "a.json", {"runs": runs})
-    assert "share their lora rank" in refused(log, ["split=train"], ["step_log/reward=avg"])
+    log = text(tmp_path / "a.log", printed(0.71))
+    (run,) = read(log, [*DESIGN, "split=train"])
+    assert run.series[0].step_K.tolist() == [10]
+    assert "must show one step" in refused(text(tmp_path / "b.log", printed(0.68)), DESIGN)
 
 
-def test_the_rank_of_a_process_is_no_setting(tmp_path: Path) -> None:
-    log = put(tmp_path / "a.json", {"runs": [
-        trial("r" * (rank + 1), problems_per_batch=2, rank=rank, world_size=3, seed=rank)
-        for rank in (0, 1, 2)]})  # fmt: skip
-    require_one_arm(read(log, ["split=train"], ["step_log/reward=avg"]))
+# Lines of one's own that say a step.
 
 
-def rewarded(*names: str, more: float = 0.0) -> dict[str, object]:
-    rows = [{"step": s, "learning_rate": 1e-6, "loss": 0.1, "reward_std": 0.1,
-             "reward": 0.1 * len(names) + s / 100 + more,
-             **{f"rewards/{name}": 0.1 + s / 100 for name in names}}
-            for s in range(1, 11)]  # fmt: skip
-    return {"log_history": rows}
+def own_lines(path: Path) -> Path:
+    said = [f"[step {s}] loss=0.1 acc=0.{s + 10}\n*Step 2: walk 3 at 4 km/h*" for s in (4, 8, 12)]
+    return text(path, "\n".join(said) + "\n")
 
 
-def test_rewards_of_other_functions_are_other_scores(tmp_path: Path) -> None:
-    for i, of in enumerate((["exact"], ["exact", "brevity"], ["exact"])):
-        put(tmp_path / "abc"[i] / "trainer_state.json", rewarded(*of, more=i / 50))
-    told = refused(tmp_path, SIZES)
-    assert "share their reward function" in told
-    assert "exact (2 runs), brevity+exact (1 run)" in told
-    put(tmp_path / "b" / "trainer_state.json", rewarded("exact", more=0.3))
-    require_one_arm(read(tmp_path, SIZES))
+def test_lines_of_training_alone_say_how_they_are_read(tmp_path: Path) -> None:
+    text(tmp_path / "logs" / "a.log", "nothing\n")
+    told = refused(own_lines(tmp_path / "logs" / "b.log").parent)
+    assert "--map acc=avg --set split=train to read acc as of training" in told
 
 
-# Words of names, where one n was trained.
+def test_a_line_of_a_response_is_no_row_where_the_score_is_named(tmp_path: Path) -> None:
+    log = own_lines(tmp_path / "a.log")
+    (run,) = read(log, [*DESIGN, "split=train"], ["acc=avg"])
+    assert run.series[0].step_K.tolist() == [4, 8, 12]
 
 
-def sweep(folder: Path, names: Iterable[str], last: int = 12) -> Path:
-    for i, name in enumerate(names):
-        lines(folder / f"{name}.jsonl", ({"step": s, "reward": 0.2 + 0.01 * i + s / 90}
-                                         for s in range(1, last)))  # fmt: skip
-    return folder
+# A configuration that Ray prints in pieces.
 
 
-def test_a_key_that_the_user_names_goes_before_the_trainers(tmp_path: Path) -> None:
-    rows = [{"step": s, "reward": 1 + s / 50, "reward_std": 0.1, "accuracy": s / 50}
-            for s in range(1, 13)]  # fmt: skip
-    (run,) = read(lines(tmp_path / "a.jsonl", rows), [*SIZES, "split=train"], ["accuracy=avg"])
-    (series,) = run.series
-    assert series.score_K.tolist() == [s / 50 for s in range(1, 13)]
-    assert "avg: accuracy, as --map says, and not reward" in run.provenance.inferred
-
-
-def test_rows_under_numbers_are_asked_what_these_count(tmp_path: Path) -> None:
-    log = put(tmp_path / "curve.json", json.dumps({
-        str(at): {"acc": at / 1000, "f1": 0.5} for at in (50, 150, 450)}, indent=1))  # fmt: skip
-    told = refused(log, SIZES, ["acc=avg"])
-    assert "stand under numbers (50, 150, 450); add --set step=keys" in told
-    (run,) = read(log, [*SIZES, "step=keys"], ["acc=avg"])
-    assert run.series[0].step_K.tolist() == [50, 150, 450]
-    assert run.series[0].score_K.tolist() == [0.05, 0.15, 0.45]
-
-
-def test_rows_of_two_algorithms_are_two_runs(tmp_path: Path) -> None:
-    log = lines(tmp_path / "both.jsonl", (
-        {"algo": algo, "step": s, "reward_mean": top * s / 12, "loss": 0.1}
-        for algo, top in (("RLOO", 0.4), ("GRPO", 0.7)) for s in range(12)))  # fmt: skip
-    first, other = read(log, [*SIZES, "split=train"], ["reward_mean=avg"])
-    assert {"RLOO" in first.name, "RLOO" in other.name} == {True, False}
-    told = refused(log, [*SIZES, "split=train"], ["reward_mean=avg"])
-    assert "share their objective" in told
-
-
-def test_rolls_own_step_counts_updates(tmp_path: Path) -> None:
-    log = lines(tmp_path / "a.jsonl", (
-        {"actor/pg_loss": 0.1, "actor/total_samples": 24, "critic/hits": s / 40, "system/step": s}
-        for s in range(9)))  # fmt: skip
-    (run,) = read(log, [*SIZES, "split=train"], ["critic/hits=avg"])
-    assert run.series[0].rollouts_K[-1] in (24 * 8, 24 * 9)
-
-
-def notebook(*tables: tuple[Sequence[str], Sequence[Sequence[object]]]) -> dict[str, object]:
-    def drawn(names: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
-        head = "".join(f"<th>{name}</th>" for name in names)
-        body = "".join(f"<tr>{''.join(f'<td>{v}</td>' for v in row)}</tr>" for row in rows)
-        return f"<table><thead>{head}</thead><tbody>{body}</tbody></table>"
-
-    return {"cells": [
-        {"cell_type": "code", "source": "trainer.train()", "execution_count": at, "outputs": [
-            {"output_type": "display_data", "data": {"text/html": drawn(*table)}}]}
-        for at, table in enumerate(tables, 1)], "nbformat": 4, "metadata": {}}  # fmt: skip
-
-
-def test_a_notebook_that_shows_the_loss_alone_holds_no_run(tmp_path: Path) -> None:
-    of_sft = ("Step", "Training Loss"), [(5, 1.25), (10, 1.0), (15, 0.75)]
-    told = refused(put(tmp_path / "a.ipynb", notebook(of_sft, of_sft, of_sft)), SIZES)
-    assert "must print a step and a score" in told
-    of_rl = ("Step", "Training Loss", "reward"), [(s, 0.1, s / 20) for s in (1, 2, 3, 4)]
-    (run,) = read(put(tmp_path / "b.ipynb", notebook(of_sft, of_rl)), SIZES)
-    assert run.series[0].score_K.tolist() == [0.05, 0.1, 0.15, 0.2]
-
-
-def test_a_notebook_that_prints_the_console_of_verl_is_read_as_one(tmp_path: Path) -> None:
-    rows = [f"(main_task pid=7) step:{s} - critic/score/mean:{s / 50:.3f} - actor/lr:0.000"
-            + f" - val/test_score/own:{s / 40:.3f}" * (not s % 5)
-            for s in range(1, 16)]  # fmt: skip
-    printed = {"output_type": "stream", "text": "\n".join(rows) + "\n"}
-    log = put(tmp_path / "a.ipynb", {"nbformat": 4, "metadata": {}, "cells": [
-        {"cell_type": "code", "source": "!python -m verl.trainer.main_ppo", "outputs": [printed],
-         "execution_count": 1}]})  # fmt: skip
-    (run,) = read(log, SIZES)
-    (series,) = (s for s in run.series if s.split == "validation")
-    assert series.step_K.tolist() == [5, 10, 15]
-    assert series.score_K.tolist() == [0.125, 0.25, 0.375]
-
-
-def test_rows_of_every_update_that_a_buffer_held_back_are_counted(tmp_path: Path) -> None:
-    """Rows are written by the block, which ends short of the bar, and no epoch tells a step."""
-    out, total = "", 60
-    for k in range(1, total + 1):
-        out += f"\r {100 * k // total}%|   | {k}/{total} [00:01<01:00, 1.0s/it]"
-        if not k % 12 or k == total:
-            done = out.count("'reward'")
-            out += "\r" + "\n".join(
-                str({"loss": 0.1, "learning_rate": 1e-6, "reward": s / 100, "epoch": 0.01})
-                for s in range(done + 1, k if k < total else k + 1)) + "\n"  # fmt: skip
-    out += str({"train_runtime": 9.5, "train_loss": 0.1, "epoch": 0.01}) + "\n"
-    (run,) = read(put(tmp_path / "a.log", out), SIZES)
-    assert run.series[0].step_K.tolist() == [*range(1, total + 1)]
-    assert run.series[0].score_K.tolist() == [s / 100 for s in range(1, total + 1)]
-
-
-def tokens(of_prompts: Sequence[int]) -> list[dict[str, object]]:
-    """Four responses to each of six prompts an update; those of long prompts are longer."""
-    rows, seen = list[dict[str, object]](), 0
-    for s, prompt in enumerate(of_prompts, 1):
-        length = 30 + prompt // 60 + 7 * (s * 37 % 11)
-        seen += 24 * (prompt + length)
-        rows.append({"step": s, "reward": s / 90, "reward_std": 0.1, "loss": 0.1,
-                     "learning_rate": 1e-6, "num_tokens": seen, "completions/clipped_ratio": 0.0,
-                     "completions/mean_length": length,
-                     "completions/mean_terminated_length": length})  # fmt: skip
-    return rows
-
-
-@pytest.mark.parametrize(("prompts", "b_p", "told"), [
-    ([100] * 300, 2, True), ([100 + 977 * s % 2000 for s in range(300)], 6, False),
+@pytest.mark.parametrize("torn", [
+    ["{'actor_rollout_ref': ", "{'rollout': {'n': ", "6,", "                        'seed': 3}},"],
+    ["{'actor_rollout_ref'", ": ", "{'rollout': {'n': 6", ",", "      'seed': 3}}", ","],
 ])  # fmt: skip
-def test_tokens_that_prompts_decide_say_nothing_of_the_batch(
-    tmp_path: Path, prompts: Sequence[int], b_p: int, told: bool
-) -> None:
-    log = put(tmp_path / "trainer_state.json", {"log_history": tokens(prompts)})
-    (run,) = read(log, [f"problems_per_batch={b_p}", "rollouts_per_problem=4"])
-    assert any("were there more processes" in note for note in run.notes) == told
+def test_a_configuration_in_pieces_is_read(tmp_path: Path, torn: Sequence[str]) -> None:
+    said = [*torn, " 'data': {'train_batch_size': ", "24}", ",", " 'trainer': {'nnodes': 1}}"]
+    rows = [f"step:{s} - critic/score/mean:0.{s + 10} - actor/lr:1e-6" for s in range(1, 5)]
+    lines = [f"(TaskRunner pid=7) {line}" for line in [*said, *rows]]
+    (run,) = read(text(tmp_path / "a.log", "\n".join(lines) + "\n"))
+    assert (run.problems_per_batch, run.rollouts_per_problem) == (24, 6)
 
 
-def test_a_word_of_names_divides_runs_of_one_n_and_the_same_seeds(tmp_path: Path) -> None:
-    names = (f"tau{tau}_seed{seed}" for tau in ("0.25", "1.50") for seed in (3, 4))
-    told = refused(sweep(tmp_path, names), [*SIZES, "pattern=seed{seed}"])
-    assert "must differ in B_p, n or seed" in told
-    assert "'tau0.25*' (2 runs)" in told
-    assert "--where run='!tau0.25*'" in told
+def test_a_console_that_ends_behind_its_configuration_says_so(tmp_path: Path) -> None:
+    said = ["{'actor_rollout_ref': {'rollout': {'n': 6}},", " 'data': {'train_batch_size': 24}}",
+            "Error: no memory"]  # fmt: skip
+    log = text(tmp_path / "a.log", "\n".join(f"(TaskRunner pid=7) {line}" for line in said))
+    assert "stopped before its first; leave it out" in refused(log)
+    text(tmp_path / "b" / "config.yaml", "data:\n  train_batch_size: 24\n"
+         "actor_rollout_ref:\n  rollout:\n    n: 6\n")  # fmt: skip
+    other = text(tmp_path / "b" / "main.log", "Error: no memory\n")
+    assert "holds nothing of them" in refused(other)
+    assert "holds nothing of them" in refused(text(tmp_path / "c.log", "no memory\n"), DESIGN)
 
 
-def test_starts_of_other_decimals_are_no_attempts_of_one_job(tmp_path: Path) -> None:
-    for tau, last in (("0.25", 3), ("1.50", 40)):
-        rows = "".join(f"\r {s}%|   | {s}/40 [00:01<01:00, 1.0s/it]\n" + str(
-            {"loss": 0.1, "reward": s / 50 + float(tau) / 9, "epoch": s / 10}
-        ) + f"\r {s}%|   | {s}/40 [00:01<01:00, 1.0s/it]" for s in range(1, last))  # fmt: skip
-        put(tmp_path / f"tau{tau}_seed3.log", rows + "\n")
-    runs = read(tmp_path, [*SIZES, "pattern=seed{seed}"])
-    assert len(runs) == 2
+def test_names_that_count_runs_from_0_are_no_n(tmp_path: Path) -> None:
+    for i in range(2):
+        json_lines(tmp_path / "runs" / f"r{i}" / "metrics.jsonl",
+                   [{"step": s, "val/accuracy": (s + i) / 50} for s in range(1, 9)])  # fmt: skip
+    told = refused(tmp_path / "runs", maps=["val/accuracy=avg"])
+    assert "`problems_per_batch` and `rollouts_per_problem` must be known" in told
 
 
-def test_names_that_the_seed_alone_tells_apart_are_repetitions(tmp_path: Path) -> None:
-    require_one_arm(read(sweep(tmp_path, ("tau0.25_seed3", "tau0.25_seed4")),
-                         [*SIZES, "pattern=seed{seed}"]))  # fmt: skip
+# What a preview says of a folder.
+
+
+def test_a_preview_shows_one_set_of_all_runs(tmp_path: Path, capsys: Any) -> None:
+    math, aime, gsm = (f"val-core/{name}/acc/mean@4" for name in ("math", "aime", "gsm"))
+    for n, keys in ((4, (math, aime)), (8, (aime, math)), (16, (aime,))):
+        json_lines(tmp_path / f"g{n}.jsonl", [
+            {"step": s, **{key: (0.5 if key == math else 0.1) + s / 100 for key in keys}}
+            for s in range(1, 9)
+        ])  # fmt: skip
+    sets = ["--set", "problems_per_batch=6", "--set", "pattern=g{rollouts_per_problem}"]
+    told = preview(tmp_path, capsys, *sets).splitlines()
+    assert [line.split()[-2:] for line in told[2:5]] == [["0.11", "0.18"]] * 3
+    json_lines(tmp_path / "g16.jsonl", [{"step": s, gsm: s / 10} for s in range(1, 9)])
+    told = preview(tmp_path, capsys, *sets).splitlines()
+    assert [line.split()[-4:-2] for line in told[2:5]] == [
+        ["(gsm,", "validation)"], ["(math,", "validation)"], ["(math,", "validation)"]
+    ]  # fmt: skip
+
+
+def test_what_wandb_says_of_itself_is_no_other_file(tmp_path: Path, capsys: Any) -> None:
+    home = tmp_path / "wandb" / "offline-run-20260801_101010-abcd1234"
+    home.mkdir(parents=True)
+    (home / "run-abcd1234.wandb").write_bytes((LOGS / "trl-offline.wandb").read_bytes())
+    for name in ("logs/debug.log", "logs/debug-internal.log", "logs/debug-core.log"):
+        text(home / name, '{"time": "2026-08-01", "level": "INFO", "msg": "stream"}\n')
+        text(home.parent / Path(name).name, "INFO stream\n")
+    text(home / "files" / "requirements.txt", "trl==1.16.0\n")
+    (run,) = read_logs([tmp_path], settings=load_settings([], []))
+    assert not any("other file" in note for note in run.notes)
+    text(tmp_path / "notes.txt", "hello\n")
+    main(["import", str(tmp_path), "--preview"])
+    assert "isocompute: 1 other file of the folder gave no run\n" in capsys.readouterr().err
+
+
+# Maps of keys that are no scores.
+
+
+def test_tokens_of_a_log_are_no_score(tmp_path: Path) -> None:
+    rows = [{"step": s, "val/accuracy": s / 50, "tokens_seen": 900 * s} for s in range(1, 9)]
+    log = json_lines(tmp_path / "a.jsonl", rows)
+    told = refused(log, DESIGN, ["val/accuracy=avg", "tokens_seen=tokens"])
+    assert told.endswith("is to be tokens, which a table alone can have; drop that --map.")
+
+
+def test_a_log_that_is_read_again_with_fewer_maps_keeps_what_it_had(tmp_path: Path) -> None:
+    rows = [{"step": s, "val/accuracy": s / 50, "tokens_seen": 900 * s} for s in range(1, 9)]
+    log = json_lines(tmp_path / "a.jsonl", rows)
+
+    def labels(*maps: str) -> set[str]:
+        import_logs([log], tmp_path / "s", settings=load_settings(DESIGN, [*maps]))
+        return {s.metric.label for run in load_imported(tmp_path / "s") for s in run.series}
+
+    assert labels("val/accuracy=avg", "tokens_seen=avg@8") == {"avg", "avg@8"}
+    assert labels("val/accuracy=avg") == {"avg", "avg@8"}  # no scores are lost by a command
+
+
+def test_runs_that_files_of_a_folder_count_keep_their_names(tmp_path: Path) -> None:
+    for seed in (0, 1):
+        for n in (4, 8):
+            json_lines(tmp_path / f"s{seed}" / f"grpo_n{n}.jsonl", [
+                {"step": s, "val/accuracy": s / 50 + n / 100 + seed / 90} for s in range(1, 9)
+            ])  # fmt: skip
+    runs = read(tmp_path, ["problems_per_batch=4", "pattern=s{seed}/grpo_n{rollouts_per_problem}"],
+                ["val/accuracy=avg"])  # fmt: skip
+    assert sorted(run.name for run in runs) == ["grpo_n4", "grpo_n4", "grpo_n8", "grpo_n8"]
+
+
+def test_votes_of_several_numbers_of_samples_are_no_means(tmp_path: Path) -> None:
+    for k in (8, 16):
+        json_lines(tmp_path / "logs" / f"r{k}.jsonl",
+                   [{"step": s, f"eval/maj@{k}": s / 50} for s in range(1, 9)])  # fmt: skip
+    told = refused(tmp_path / "logs", DESIGN)
+    assert "--map eval/maj@16=maj@16 --map eval/maj@8=maj@8" in told

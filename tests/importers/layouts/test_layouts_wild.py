@@ -303,6 +303,14 @@ def test_tokens_that_prompts_decide_say_nothing_of_the_batch(
     assert any("were there more processes" in note for note in run.notes) == told
 
 
+def test_shares_beside_their_counts_are_scores_of_notes(tmp_path: Path) -> None:
+    notes = put(tmp_path / "NOTES.md", "## Runs\n\n| Step | GSM8K |\n|---|---|\n" + "".join(
+        f"| {s} | **{s / 4:.2f}%** ({s * 2}/800) |\n" for s in (40, 80, 160)))  # fmt: skip
+    (run,) = read(notes, [*SIZES, "begins=0"], ["GSM8K=avg"])
+    assert run.series[0].step_K.tolist() == [40, 80, 160]
+    assert run.series[0].score_K.tolist() == pytest.approx([0.1, 0.2, 0.4])
+
+
 def test_a_word_of_names_divides_runs_of_one_n_and_the_same_seeds(tmp_path: Path) -> None:
     names = (f"tau{tau}_seed{seed}" for tau in ("0.25", "1.50") for seed in (3, 4))
     told = refused(sweep(tmp_path, names), [*SIZES, "pattern=seed{seed}"])

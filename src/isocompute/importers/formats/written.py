@@ -397,4 +397,4 @@ def _tables(text: str) -> Iterator[_Table]:
 
 
 def _cells(line: str) -> list[str]:
-    return [cell.strip().strip("`*") for cell in line.strip().strip("|").split("|")]
+    return [cell.strip(" \t`*") for cell in line.replace("**", "").strip().strip("|").split("|")]

@@ -78,6 +78,8 @@ _TRAINERS = (
         "async_config.groups_per_batch", "dataset_builder.batch_size",
         "dataset_builder.groups_per_batch",
     )),
+    # a loop of one's own: groups of an update, each of one problem
+    _Words("num_groups", "group_size", "max_steps", False),
     # a table of runs in the words of this package
     _Words("problems_per_batch", "rollouts_per_problem", "steps", False),
 )

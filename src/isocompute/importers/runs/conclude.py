@@ -124,9 +124,8 @@ def _told_by_name(c: Collected, path: Path) -> None:
     """Take the split and the problem set of the file's name for keys that do not say theirs."""
     of = measured(path)
     for points in c.points:
-        if of.split and not (
-            c.settings.split or c.says_split or split_of(points.key)
-        ):
+        told = c.settings.split if of.split == "train" else None  # an evaluation's name says more
+        if of.split and not (told or c.says_split or split_of(points.key)):
             points.column = replace(points.column, split=of.split)
         if of.problem_set and not points.column.problem_set:
             points.column = replace(points.column, problem_set=clean_text(of.problem_set))

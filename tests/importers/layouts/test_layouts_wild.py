@@ -163,6 +163,36 @@ def test_the_rank_of_a_process_is_no_setting(tmp_path: Path) -> None:
     require_one_arm(read(log, ["split=train"], ["step_log/reward=avg"]))
 
 
+@pytest.mark.parametrize(("key", "word"), [
+    ("epsilon", "clip low"), ("beta", "kl coef"), ("mu", "updates per batch")])  # fmt: skip
+def test_settings_of_a_loop_of_ones_own_divide_its_runs(
+    tmp_path: Path, key: str, word: str
+) -> None:
+    runs = [trial("r" * i, problems_per_batch=2, **{key: value})
+            for i, value in ((3, 1), (5, 2), (7, 2))]  # fmt: skip
+    log = put(tmp_path / "a.json", {"runs": runs})
+    assert f"share their {word}" in refused(log, ["split=train"], ["step_log/reward=avg"])
+
+
+@pytest.mark.parametrize("told", [[], ["split=train"]])
+def test_a_log_and_its_evaluations_have_a_split_each(tmp_path: Path, told: list[str]) -> None:
+    for name, groups, n in (("small", 4, 8), ("large", 4, 16)):
+        home = tmp_path / name
+        put(home / "args.json", {"num_groups": groups, "group_size": n, "max_steps": 30})
+        put(home / "step_history.json", [
+            {"step": s, "loss": 0.1, "exact": n / 50 + s / 60, "fmt": 1} for s in range(1, 31)])
+        put(home / "eval_history.json", [
+            {"step": s, "exact": n / 90 + s / 80, "n_problems": 120} for s in (10, 20, 30)])
+    runs = read(tmp_path, told, ["exact=avg"])
+    assert {run.design[:2] for run in runs} == {(4, 8), (4, 16)}
+    for n in (8, 16):
+        of = [s for run in runs if run.rollouts_per_problem == n for s in run.series]
+        by = {s.split: s for s in of}
+        assert len(of) == len(by) == 2
+        assert by["validation"].score_K.tolist() == [n / 90 + s / 80 for s in (10, 20, 30)]
+        assert by["train"].score_K.size == 30
+
+
 def rewarded(*names: str, more: float = 0.0) -> dict[str, object]:
     rows = [{"step": s, "learning_rate": 1e-6, "loss": 0.1, "reward_std": 0.1,
              "reward": 0.1 * len(names) + s / 100 + more,

@@ -151,7 +151,7 @@ def _runs(
         raise UnclearError(
             f"{path}: every row must say whose it is where several jobs write one log, but line "
             f"{lost[0].line} names no process and no run; write each job a log of its own, or a "
-            "key run into its rows."
+            "key run into its rows, or leave it out."
         )
     first = Collector(called, Errors(str(path)), settings)
     first.configure(said)

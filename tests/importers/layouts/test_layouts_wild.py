@@ -12,6 +12,7 @@ from isocompute.errors import InputError
 from isocompute.importers import read_logs
 from isocompute.importers.runs.repetitions import require_one_arm
 from isocompute.importers.values.imported import ImportedRun
+from isocompute.importers.words.names import recipe_in
 from isocompute.importers.words.settings import load_settings
 
 Rows = Iterable[Mapping[str, object]]
@@ -191,6 +192,28 @@ def test_a_log_and_its_evaluations_have_a_split_each(tmp_path: Path, told: list[
         assert len(of) == len(by) == 2
         assert by["validation"].score_K.tolist() == [n / 90 + s / 80 for s in (10, 20, 30)]
         assert by["train"].score_K.size == 30
+
+
+def counted(folder: Path, name: str, shift: float) -> Path:
+    rows = [f"[{name}]  {s}/24 | loss={0.1 + shift:.2f} | hits={s + shift:.1f}%"
+            for s in range(1, 25)]  # fmt: skip
+    end = [f"[{name}] Steps: 24 | Group: 6 | LR: 1e-5", f"[{name}] Zero-loss steps: 2/24 (8%)",
+           f"[{name}] Zero-reward steps: 1/24 (4%)"]  # fmt: skip
+    return put(folder / f"{name}.log", "\n".join([f"[{name}] Loading ...", *rows, "", *end]) + "\n")
+
+
+def test_a_summary_behind_rows_that_count_k_of_n_is_no_row(tmp_path: Path) -> None:
+    (run,) = read(counted(tmp_path, "q_s7", 0.5), [*SIZES, "split=train"], ["hits=avg"])
+    assert run.series[0].step_K.tolist() == [*range(1, 25)]
+    assert run.series[0].score_K[:2].tolist() == pytest.approx([0.015, 0.025])
+
+
+def test_ranks_of_a_lora_in_names_are_no_processes(tmp_path: Path) -> None:
+    for i, rank in enumerate((8, 32, 128)):
+        counted(tmp_path, f"q_rank{rank}", i / 10)
+    assert len(read(tmp_path, [*SIZES, "split=train"], ["hits=avg"])) == 3
+    assert recipe_in("q_rank32.log") == {"lora_rank": "32"}
+    assert recipe_in("q_rank3.log") == {}
 
 
 def rewarded(*names: str, more: float = 0.0) -> dict[str, object]:

@@ -204,9 +204,10 @@ def _beside_another(own: _Name, path: Path) -> str:
     """The split of a log whose folder has one of each: eval_history, step_stat_history."""
     is_evaluated = own.split == "validation" and not (own.before or own.after)
     if is_evaluated:
-        return own.split if any(map(_is_course, _files(path.parent))) else ""
+        return own.split if any(map(_is_course, _logs(path.parent))) else ""
     if _is_course(path.name) and any(
-        one.split == "validation" and not (one.before or one.after) for one in _names(path.parent)
+        one.split == "validation" and not (one.before or one.after)
+        for one in map(_told, _logs(path.parent))
     ):
         return "train"
     return ""
@@ -233,13 +234,13 @@ def split_folder(folder: Path) -> str:
 
 
 @until_it_changes
-def _files(folder: Path) -> list[str]:
-    return [file.name for file in folder.iterdir()]
+def _names(folder: Path) -> list[_Name]:
+    return [_told(file.name) for file in folder.iterdir()]
 
 
 @until_it_changes
-def _names(folder: Path) -> list[_Name]:
-    return [*map(_told, _files(folder))]
+def _logs(folder: Path) -> list[str]:
+    return [file.name for file in folder.iterdir() if file.name.endswith(_ENDINGS)]
 
 
 def _told(name: str) -> _Name:

@@ -181,7 +181,7 @@ def steps_told(
             counted.append((number, text, count.groupdict("")))
         elif match := form.match(text):
             told.append((number, text, match.groupdict("")))
-        elif count and not _OF_EPOCHS.search(count["before"]):
+        elif len(told) < _MANY and count and not _OF_EPOCHS.search(count["before"]):
             counted.append((number, text, count.groupdict("")))
     if counted[5 * len(told) :] and told > counted[-1:]:  # Steps: 50 | lr: 1e-6, in a summary
         told = []

@@ -216,6 +216,17 @@ def test_ranks_of_a_lora_in_names_are_no_processes(tmp_path: Path) -> None:
     assert recipe_in("q_rank3.log") == {}
 
 
+def test_evaluations_within_a_log_stay_held_out_beside_others(tmp_path: Path) -> None:
+    rows = [{"step": s, **({"exact": s / 80} if not s % 8 else {"loss": 0.1, "hits": s / 50})}
+            for s in range(1, 33)]  # fmt: skip
+    log = lines(tmp_path / "metrics_log.jsonl", rows)
+    put(tmp_path / "eval_results.json", [{"step": 32, "held": 0.5}])
+    (run,) = read(log, SIZES, ["exact=avg"])
+    assert [(s.split, s.step_K.tolist()) for s in run.series] == [("validation", [8, 16, 24, 32])]
+    (run,) = read(log, SIZES, ["hits=avg"])
+    assert {s.split for s in run.series} == {"train"}
+
+
 def rewarded(*names: str, more: float = 0.0) -> dict[str, object]:
     rows = [{"step": s, "learning_rate": 1e-6, "loss": 0.1, "reward_std": 0.1,
              "reward": 0.1 * len(names) + s / 100 + more,

@@ -123,9 +123,11 @@ def _take_scale(c: Collected, path: Path) -> None:
 def _told_by_name(c: Collected, path: Path) -> None:
     """Take the split and the problem set of the file's name for keys that do not say theirs."""
     of = measured(path)
+    trains = set(c.evidence.likely([p.key for p in c.points])[1]) if of.beside else None
     for points in c.points:
         told = c.settings.split if of.split == "train" else None  # an evaluation's name says more
-        if of.split and not (told or c.says_split or split_of(points.key)):
+        is_of = trains is None or points.key in trains  # a log may hold evaluations, too
+        if of.split and is_of and not (told or c.says_split or split_of(points.key)):
             points.column = replace(points.column, split=of.split)
         if of.problem_set and not points.column.problem_set:
             points.column = replace(points.column, problem_set=clean_text(of.problem_set))

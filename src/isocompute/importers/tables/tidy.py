@@ -87,7 +87,7 @@ def load_tidy(
     settings = (settings or Settings()).for_path(path)
     of = measured(path) if path.is_file() else Measured()
     settings = replace(
-        settings, split=settings.split or of.split or None,
+        settings, split=settings.split or (not of.beside and of.split) or None,
         problem_set=settings.problem_set or of.problem_set or None,
     )
     if has_lines(path):

@@ -159,10 +159,14 @@ def job_of(path: Path) -> str:
 
 
 class Measured(NamedTuple):
-    """What the name of a log says that it measures; "" where it does not."""
+    """What the name of a log says that it measures; "" where it does not.
+
+    `beside`: its own name says nothing, and that of another log of its folder says it evaluates.
+    """
 
     split: str = ""
     problem_set: str = ""
+    beside: bool = False
 
 
 class _Name(NamedTuple):
@@ -196,21 +200,18 @@ def measured(path: Path) -> Measured:
     if any(one.split != own.split and one.after == own.after for one in alike):
         return Measured(own.split)
     if of := _beside_another(own, path):
-        return Measured(of)
+        return of
     return Measured(split_folder(path.parent))
 
 
-def _beside_another(own: _Name, path: Path) -> str:
+def _beside_another(own: _Name, path: Path) -> Measured | None:
     """The split of a log whose folder has one of each: eval_history, step_stat_history."""
-    is_evaluated = own.split == "validation" and not (own.before or own.after)
-    if is_evaluated:
-        return own.split if any(map(_is_course, _logs(path.parent))) else ""
-    if _is_course(path.name) and any(
-        one.split == "validation" and not (one.before or one.after)
-        for one in map(_told, _logs(path.parent))
-    ):
-        return "train"
-    return ""
+    logs = _logs(path.parent)
+    if own.split == "validation" and not (own.before or own.after):
+        return Measured(own.split) if any(map(_is_course, logs)) else None
+    evaluated = (one for one in map(_told, logs) if one.split == "validation")
+    is_beside = any(not (one.before or one.after) for one in evaluated)
+    return Measured("train", beside=True) if is_beside and _is_course(path.name) else None
 
 
 def _is_course(name: str) -> bool:

@@ -20,10 +20,9 @@ from isocompute.importers.runs.points import started_over
 from isocompute.importers.runs.repetitions import NOT_NOISE, noise_of
 from isocompute.importers.runs.sequels import span_of
 from isocompute.importers.runs.steps import BEFORE
-from isocompute.importers.values.imported import TAKEN_ONCE, ImportedRun, IntArray, UnclearError
+from isocompute.importers.values.imported import ImportedRun, IntArray, UnclearError
 from isocompute.importers.values.reading import whole
 from isocompute.importers.words.called import is_alike, is_batch, mapping, several_problems
-from isocompute.importers.words.configuration import of_another
 from isocompute.importers.words.fresh import Found, batch_of_process
 from isocompute.importers.words.plain_words import OWN, plain_keys
 from isocompute.importers.words.scored import is_rate, mapped, scores_unread
@@ -301,25 +300,6 @@ def refuse_of_tables(c: Collected, what: str) -> None:
                     "step=KEY."
                 ))
             )
-
-
-def iterations_of(c: Collected) -> int:
-    """Steps of the log that a batch serves; TRL counts the optimizer's, and may not say it."""
-    told = c.settings.num_iterations
-    if "num_generations" in c.config or c.found.ticks > 1:
-        own = whole(c.config.get("num_iterations")) or c.found.ticks
-        if told not in (None, own):
-            c.note(f"the log says num_iterations={own}, the setting {told}: the log's is used")
-        return c.found.ticks
-    by = {p.column.trainer for p in c.points if p.step}  # OpenRLHF's train/reward is as TRL's
-    # a loop that logs an n of its own words is none of TRL, which logs all arguments or none
-    ours = c.found.rollouts_per_problem is not None and not c.beside
-    if told is None and not (of_another(c.config) or ours) and by & {"trl", "openrlhf"} == {"trl"}:
-        c.counters.infer(
-            f"{TAKEN_ONCE}, since no arguments of TRL are there; where a batch of rollouts "
-            "serves several steps, add --set num_iterations=K with your own number"
-        )
-    return told or 1
 
 
 def parts_of_update(c: Collected) -> int:

@@ -282,8 +282,8 @@ def _numbers(run: ImportedRun) -> list[int]:
 
 
 def _numberless(path: Path) -> str:
-    """What the logs of a job are called, whatever its number: slurm-#.out."""
-    return re.sub("[0-9]+", "#", job_of(Path(path.name)))
+    """What the logs of a job are called, whatever its number: slurm-#.out; 0.5 is a setting."""
+    return re.sub(r"(?<![0-9.])[0-9]+(?!\.?[0-9])", "#", job_of(Path(path.name)))
 
 
 def _leave_unfinished(runs: list[ImportedRun], decided: frozenset[int]) -> list[ImportedRun]:

@@ -288,7 +288,8 @@ def refuse_two_sweeps(runs: Iterable[Named], cure: str = "") -> None:
     sweeps = _by_words(runs)
     if is_one_grid(map(_designs, sweeps.values()), sweeps):
         return
-    several = {name: of for name, of in sweeps.items() if len({n for _, n, _ in of}) > 1}
+    several = {name: of for name, of in sweeps.items()
+               if max(len({n for _, n, _ in of}), len({s for *_, s in of})) > 1}  # fmt: skip
     twice = [
         (a, b) for a, b in combinations(several, 2)
         if sum(_scored(several[a][design]) & _scored(several[b][design]) != set()

@@ -87,7 +87,7 @@ def load_tidy(
     settings = (settings or Settings()).for_path(path)
     of = measured(path) if path.is_file() else Measured()
     settings = replace(
-        settings, split=settings.split or of.split or None,
+        settings, split=settings.split or (not of.beside and of.split) or None,
         problem_set=settings.problem_set or of.problem_set or None,
     )
     if has_lines(path):
@@ -207,6 +207,8 @@ def _take_compute(t: Taken, one: Scores, mine: dict[str, FloatArray]) -> None:
     beside.from_responses(mine, t.path, t.units)
     beside.from_problems(mine, one.settings, t.path)
     if "steps" in mine and "rollouts" not in mine and set(DESIGN[:2]) <= set(mine):
+        if (ticks := one.settings.num_iterations) is not None:  # the column counts the optimizer's
+            mine["steps"] = np.ceil(mine["steps"] / ticks)
         mine["rollouts"] = ranges.batch_of(mine) * mine["steps"]
 
 

@@ -305,6 +305,15 @@ def is_batch(key: str) -> bool:
     ))  # fmt: skip
 
 
+def may_be_batch(key: str) -> bool:
+    """Whether a key of a configuration says a batch as nothing else; a batch_size may be a GPU's.
+
+    >>> may_be_batch("run.batch"), may_be_batch("batch_size"), may_be_batch("micro_batch")
+    (True, False, False)
+    """
+    return is_batch(key) and re.fullmatch(r"(?:.*[/.])?batch", key, re.I) is not None
+
+
 @lru_cache(4096)
 def may_be_setting(key: str) -> bool:
     """Whether a key that no trainer has may be B_p or n.

@@ -78,6 +78,8 @@ _TRAINERS = (
         "async_config.groups_per_batch", "dataset_builder.batch_size",
         "dataset_builder.groups_per_batch",
     )),
+    # a loop of one's own: groups of an update, each of one problem
+    _Words("num_groups", "group_size", "max_steps", False),
     # a table of runs in the words of this package
     _Words("problems_per_batch", "rollouts_per_problem", "steps", False),
 )
@@ -126,6 +128,7 @@ _FACTS: dict[str, tuple[str, ...]] = {
           for what in ("file", "files", "set", "data", "dataset")),
         "data.eval", "data.val", "data.eval_file", "data.val_file",
     ),
+    "reward_function": ("reward_funcs",),  # open-r1, ms-swift; TRL's rows name them
     "evaluation_temperature": (
         "actor_rollout_ref.rollout.val_kwargs.temperature",
         "worker.rollout.val_override_config.temperature",
@@ -271,7 +274,7 @@ IN_ROWS = frozenset(
     | {key for key in _SEEDS if key.endswith("seed") and not key.startswith("r")}
     | {*OWN, *GROUPS, *LOG2, RESPONSES, "num_generations", "generation_batch_size",
        "num_iterations", "gradient_accumulation_steps", "steps_per_generation",
-       "per_device_train_batch_size"}
+       "per_device_train_batch_size", "algo", "algorithm"}
 )  # fmt: skip
 
 

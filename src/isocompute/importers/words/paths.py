@@ -134,6 +134,7 @@ _EVAL = {
     **dict.fromkeys(("eval", "evals", "evaluation", "evaluations"), "eval"),
     "val": "val", "validation": "val", "test": "test",
 }  # fmt: skip
+_WORD = re.compile("[-_. ]+")
 _GENERAL = frozenset(("log", "logs", "metrics", "history", "results", "scores"))
 # Words that tell runs or parts apart, not evaluation sets: seed1, n8, 0, 1e
 _OF_RUNS = re.compile(r"(?:s|seed|n|g|gen|bp|bs|b|lr|run|rep|trial|part|rank|k|step|v)?[0-9.e-]+")
@@ -158,10 +159,14 @@ def job_of(path: Path) -> str:
 
 
 class Measured(NamedTuple):
-    """What the name of a log says that it measures; "" where it does not."""
+    """What the name of a log says that it measures; "" where it does not.
+
+    `beside`: its own name says nothing, and that of another log of its folder says it evaluates.
+    """
 
     split: str = ""
     problem_set: str = ""
+    beside: bool = False
 
 
 class _Name(NamedTuple):
@@ -194,7 +199,24 @@ def measured(path: Path) -> Measured:
         return Measured(own.split, "_".join(own.after if one_word else (own.word, *own.after)))
     if any(one.split != own.split and one.after == own.after for one in alike):
         return Measured(own.split)
+    if of := _beside_another(own, path):
+        return of
     return Measured(split_folder(path.parent))
+
+
+def _beside_another(own: _Name, path: Path) -> Measured | None:
+    """The split of a log whose folder has one of each: eval_history, step_stat_history."""
+    logs = _logs(path.parent)
+    if own.split == "validation" and not (own.before or own.after):
+        return Measured(own.split) if any(map(_is_course, logs)) else None
+    evaluated = (one for one in map(_told, logs) if one.split == "validation")
+    is_beside = any(not (one.before or one.after) for one in evaluated)
+    return Measured("train", beside=True) if is_beside and _is_course(path.name) else None
+
+
+def _is_course(name: str) -> bool:
+    """Whether a file's name says that it is a log, of what no word of it says."""
+    return not _told(name).split and not _GENERAL.isdisjoint(_WORD.split(name.lower()))
 
 
 def is_of_folder(path: Path) -> bool:
@@ -217,6 +239,11 @@ def _names(folder: Path) -> list[_Name]:
     return [_told(file.name) for file in folder.iterdir()]
 
 
+@until_it_changes
+def _logs(folder: Path) -> list[str]:
+    return [file.name for file in folder.iterdir() if file.name.endswith(_ENDINGS)]
+
+
 def _told(name: str) -> _Name:
     """The split that a name says, and what stands before and after it.
 
@@ -225,7 +252,7 @@ def _told(name: str) -> _Name:
     """
     stem = re.sub(r"(?:\.(?:jsonl|json|csv|tsv|log|txt|out|gz))+$", "", name.lower())
     stem = download["run"] if (download := _DOWNLOAD.fullmatch(stem)) else stem  # not its tag
-    words = [word for word in re.split(r"[-_. ]+", stem) if word not in _GENERAL]
+    words = [word for word in _WORD.split(stem) if word not in _GENERAL]
     at = next((i for i, word in enumerate(words) if word in _TRAIN | _EVAL), None)
     if at is None:
         return _Name("", tuple(words), ())

@@ -20,11 +20,12 @@ from isocompute.importers.words.called import mapping, refuse_logarithm
 from isocompute.importers.words.settings import ERRORS, Settings
 from isocompute.importers.words.splits import HELD_OUT, split_of
 
-_NO_SCORE = re.compile(  # cer and wer are error rates
+_NO_SCORE = re.compile(  # cer and wer are error rates; reward_s has taken so many seconds
     "best|peak|max|min|std|len|loss|err|wrong|fail|token|time|per_sec|ratio|clip|count|stop|format|"
     "violat|refus|false|entropy|perplex|"
     "temperature|top_[pk]|samples_per|flo[ps]|(?<![a-z])(?:[cw]er|num|n|kl|ppl)(?![a-z])|"
-    "_valid(?![a-z])|(?<![a-z])valid(?:ity)?_(?:[a-z]+_)?(?:rate|share|frac)", re.I,
+    "[/_.](?:m?s|secs?|seconds|hours|[gm]b)$|_valid(?![a-z])|"
+    "(?<![a-z])valid(?:ity)?_(?:[a-z]+_)?(?:rate|share|frac)", re.I,
 )
 _RATES = ("acc|correct|exact", "solve|success|pass")  # the most telling first
 _ALIKE = 3  # keys named beside the likeliest
@@ -47,6 +48,8 @@ def is_no_score(key: str) -> bool:
 
     >>> is_no_score("sample_len"), is_no_score("exact_match")
     (True, False)
+    >>> is_no_score("reward_s"), is_no_score("reward/judge_ms"), is_no_score("aime_rewards")
+    (True, True, False)
     """
     return _NO_SCORE.search(key) is not None
 

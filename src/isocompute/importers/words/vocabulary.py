@@ -294,7 +294,7 @@ STEP_KEYS = (
     "train/global_step", "trainer/global_step", "training/global_step", "training_step",
     "global_step", OF_MAX, "rollout/step", "train/step", "eval/global_step",
     "eval/step", "progress/batch", "update", "updates", "iteration", "iter", "trainer/step",
-    "train_step",
+    "train_step", "system/step",  # the last: ROLL
 )
 _SLASHED = {
     key.replace("/", "_"): key for key in (

@@ -14,8 +14,8 @@ Where a line belongs. A package imports from those above it alone, this folder f
   command (launched), a list of runs (listed), any file that names it (elsewhere), the log's own
   rows (described).
 - runs: rows are taken (collect, collected, points); they become updates (updates, steps, counting,
-  cadence, placing), B_p, n and compute (conclude, checks, doubts); records and logs that are one
-  run (identity, shared, sequels, siblings, begun), which runs are repetitions (repetitions,
+  cadence, placing), B_p, n and compute (conclude, checks, changing, doubts); records and logs that
+  are one run (identity, shared, sequels, siblings, begun), which runs are repetitions (repetitions,
   grids), and which of them are meant (meant).
 - tables: those that people made (tidy), from any file (table, workbooks): what is taken of them
   (taken), their contract (columns, cells, ranges, checks), curves (curves, wide), what stands

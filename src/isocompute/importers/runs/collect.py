@@ -265,8 +265,7 @@ class Collector:
     def expect(self, values: Mapping[str, object]) -> None:
         """Decide what keys mean that no row had; ahead of rows that hold one each (TensorBoard)."""
         before, counters_wanted = len(self.counters.seen), self.counters.wanted
-        seen = {k: None for k in values if k in STEP_KEYS and k not in self.settings.columns}
-        self.counters.seen |= seen | self.counters.logged
+        self.counters.see(key for key in values if key not in self.settings.columns)
         if found := [key for key in OF_SPLIT if key in values and key not in self._splits]:
             self._splits = [key for key in OF_SPLIT if key in (*self._splits, *found)]
             self._plans.clear()

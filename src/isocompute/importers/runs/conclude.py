@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from isocompute.importers.runs import checks, doubts, placing, updates
+from isocompute.importers.runs.changing import refuse_changed, refuse_several
 from isocompute.importers.runs.collected import Collected
 from isocompute.importers.runs.points import (
     Compute,
@@ -79,6 +80,7 @@ def conclude(
     ticks = updates.by_unit(c, unit, what)
     _leave_out_repeats(c)
     b_p, n = _take_batch(c, values)
+    refuse_changed(c.perhaps, what, n)
     values["steps"] = values["steps"] or cadence.planned
     own_plan = found.steps or cadence.planned
     batch = None if b_p is None or n is None else b_p * n
@@ -201,7 +203,7 @@ def _tell_order(c: Collected, what: str, redone: int | None, is_backward: bool) 
         )
     if inferred or any(" with another score" in line for line in notes):
         refuse_still(c.points, what)
-        doubts.refuse_several(c.name, c.perhaps)
+        refuse_several(c.name, c.perhaps)
         doubts.refuse_going_on(c, what)
         if told := of_two_kinds(c.points):
             beside = f" (beside them: {', '.join(c.unread[:5])})" if c.unread else ""

@@ -230,18 +230,6 @@ def late_error(
     )
 
 
-def refuse_several(run: str, perhaps: Mapping[str, Mapping[int, int]]) -> None:
-    """Rows that begin again with another n, under a key that nobody mapped: other runs."""
-    for key, values in perhaps.items():
-        if len(values) > 1 and len(set(values.values())) == 1:
-            first, other = list(values)[:2]
-            raise UnclearError(
-                f"a run must have one {key}, but the rows of {run!r} have {first} and "
-                f"{other} and hold the same steps again; give each run a log of its own, or "
-                "its rows a name in `run`."
-            )
-
-
 def refuse_going_on(c: Collected, what: str) -> None:
     """Refuse rows that start over where scores go on, as those of a counter that began anew.
 

@@ -67,7 +67,7 @@ def settle_runs(
         if resumed != "apart":
             once = join_counted_anew(once, resumed, before)
             once = _leave_branches(once, before)
-            once = _leave_unfinished(once, before)
+            once = _leave_failed(_leave_unfinished(once, before), before)
             once = _last_starts(once, resumed, before)
         else:
             once = _both_kept(once, before)
@@ -327,6 +327,30 @@ def _leave_unfinished(runs: list[ImportedRun], decided: frozenset[int]) -> list[
                     f"{named(run)} ended at step {ends[k]}{f' of {planned}' if planned else ''} "
                     "and was started again; it is left out (--set resumed=apart keeps all)"
                 )
+    return [run.inferring(*lines[id(run)]) if id(run) in lines else run
+            for run in runs if id(run) not in left_out]  # fmt: skip
+
+
+def _leave_failed(runs: list[ImportedRun], decided: frozenset[int]) -> list[ImportedRun]:
+    """Runs without those that their tracker says failed, where one of that seed went further.
+
+    Their names differ in numbers alone, as those of a tracker's folders do.
+    """
+    alike: dict[tuple[object, ...], list[ImportedRun]] = defaultdict(list)
+    for run in runs:
+        if None not in run.design:
+            alike[(re.sub("[0-9]+", "#", run.name), *run.design)].append(run)
+    left_out, lines = set[int](), dict[int, list[str]]()
+    for several in (its for its in alike.values() if not {id(run) for run in its} <= decided):
+        whole = max(several, key=lambda run: run.last)
+        failed = [run for run in several if any(line.endswith(STOPPED) for line in run.notes)
+                  and run.last < whole.last]  # fmt: skip
+        if failed and not differing(several):
+            left_out |= {id(run) for run in failed}
+            lines[id(whole)] = [
+                f"{named(run)} failed at step {run.last}, and {whole.name!r} has its seed; it is "
+                "left out (--set resumed=apart keeps all)" for run in failed
+            ]  # fmt: skip
     return [run.inferring(*lines[id(run)]) if id(run) in lines else run
             for run in runs if id(run) not in left_out]  # fmt: skip
 

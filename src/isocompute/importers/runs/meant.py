@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
@@ -11,6 +12,8 @@ from itertools import takewhile
 from isocompute.errors import InputError
 from isocompute.importers.values.imported import DESIGN, ImportedRun
 from isocompute.store.arms import idle, matches, matching
+
+_DATED = re.compile(r"20[0-9]{2}-?[0-9]{2}-?[0-9]{2}")  # where all are named by it, some ran again
 
 
 def leaving(left: Collection[str], odd: Collection[str], *patterns: str) -> list[str]:
@@ -49,7 +52,9 @@ def shown(words: Sequence[str]) -> str:
 
 def seeds_twice(runs: Sequence[ImportedRun]) -> list[str]:
     """A line for runs of one B_p, n and seed, where seeds tell the repetitions of others apart."""
-    if len({run.seed for run in runs} - {None}) < 2:
+    if len({run.seed for run in runs} - {None}) < 2 and not all(
+        _DATED.search(run.name) for run in runs
+    ):
         return []  # a default, that all were started with
     of = defaultdict[tuple[object, ...], list[ImportedRun]](list)
     for run in sorted(runs, key=lambda run: -max((s.step_K.size for s in run.series), default=0)):

@@ -87,14 +87,15 @@ def noise_of(*scores: FloatArray) -> float:
 def _refuse_another_start(runs: Sequence[ImportedRun], problem_set: str | None) -> None:
     """All runs of a sweep begin with one model: it scores alike before training, but for noise."""
     starts: dict[tuple[str, str, str], _Starts] = defaultdict(dict)
-    for run in runs:
+    for i, run in enumerate(runs):
         for s in run.series:
             if s.split == "validation" and s.step_K.size > _ENOUGH and s.step_K[0] == 0 and (
                 problem_set is None or matches(s.problem_set, problem_set)
             ):
                 first, last = float(s.score_K[0]), float(s.score_K[-1])
                 key = s.metric.kind, s.metric.variable, s.problem_set
-                starts[key][run.name] = first, abs(last - first), noise_of(s.score_K)
+                one = _Start(i, run.name, run.design)
+                starts[key][one] = first, abs(last - first), noise_of(s.score_K)
     # what another model scores, its mean tells first
     means = {key: of for key, of in starts.items() if key[0] == "avg"} or starts
     apart = {key: groups for key, of in means.items() if (groups := _apart(of)) is not None}
@@ -106,8 +107,8 @@ def _refuse_another_start(runs: Sequence[ImportedRun], problem_set: str | None) 
              if of_set[2] not in other and len(its) >= len(of)
              and min(first for first, *_ in its.values()) > gap / 2]
     text = (
-        f"runs of one sweep must begin with one model, but {odd[0]!r} scores {of[odd[0]][0]:.3g} "
-        f"before training where {left[0]!r} scores {of[left[0]][0]:.3g}"
+        f"runs of one sweep must begin with one model, but {odd[0].name!r} scores "
+        f"{of[odd[0]][0]:.3g} before training where {left[0].name!r} scores {of[left[0]][0]:.3g}"
     )
     if alike:  # one model, and one set whose problems are others in some runs: "all"
         raise InputError(
@@ -117,21 +118,37 @@ def _refuse_another_start(runs: Sequence[ImportedRun], problem_set: str | None) 
             options=("--problem-set", alike[0]), trial=("--problem-set", alike[0]),
             condition=f"{key[2]!r} holds other problems in some runs",
         )
-    raise _without(text, odd, left)
+    raise _without(text, [one.name for one in odd], [one.name for one in left])
 
 
-_Starts = dict[str, tuple[float, float, float]]  # the first score, the gain, the noise, by run
+class _Start(NamedTuple):
+    """A run by its place and its name, which others may have, too."""
+
+    at: int
+    name: str
+    design: Design
 
 
-def _apart(of: _Starts) -> tuple[list[str], list[str]] | None:
+_Starts = dict[_Start, tuple[float, float, float]]  # the first score, the gain, the noise, by run
+
+
+def _apart(of: _Starts) -> tuple[list[_Start], list[_Start]] | None:
     """The fewer and the more of runs that begin apart from each other; None where they do not."""
     gain, noise = (float(np.median([one[i] for one in of.values()])) for i in (1, 2))
-    order = sorted(of, key=lambda name: of[name][0])
-    gaps = np.diff([of[name][0] for name in order])
-    # Half of what training brings is no noise of an evaluation, but another model.
-    if not gaps.size or gaps.max() <= max(NOT_NOISE * noise, gain / 2):
+    order = sorted(of, key=lambda one: of[one][0])
+    gaps = np.diff([of[one][0] for one in order])
+    if not gaps.size:
         return None
-    odd, left = sorted((order[: gaps.argmax() + 1], order[gaps.argmax() + 1 :]), key=len)
+    at = int(gaps.argmax()) + 1
+    # Half of what training brings is no noise of an evaluation, but another model.
+    least = max(NOT_NOISE * noise, gain / 2)
+    if {run.design for run in order[:at]} & {run.design for run in order[at:]} and (
+        2 <= at <= len(order) - 2
+    ):  # what was done twice begins alike on either side: another grader, prompt or set
+        least = min(least, NOT_NOISE * max(noise, *np.delete(gaps, at - 1)))
+    if gaps[at - 1] <= least:
+        return None
+    odd, left = sorted((order[:at], order[at:]), key=len)
     return odd, left
 
 

@@ -1,0 +1,191 @@
+"""The 39th blind set: what its folders hold that was wrong at the first try."""
+
+from __future__ import annotations
+
+import json
+import struct
+import zlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import pytest
+
+from isocompute.importers import load_settings, read_log
+from layout_helpers import drawn, lines, load, refused, score, write
+
+STEPS = range(0, 60, 10)
+ACC = ["eval/acc=avg"]
+
+
+def planted(b_p: int, runs: Sequence[tuple[int, int | None]]) -> dict[object, list[float]]:
+    return {(b_p, n, seed): [b_p * n * s for s in STEPS] for n, seed in runs}
+
+
+def field(number: int, data: bytes) -> bytes:
+    def varint(value: int) -> bytes:
+        low = bytes([value & 127 | (128 if value > 127 else 0)])
+        return low + (varint(value >> 7) if value > 127 else b"")
+
+    return varint(number << 3 | 2) + varint(len(data)) + data
+
+
+def items(values: Mapping[str, object]) -> bytes:
+    return b"".join(field(1, field(1, key.encode()) + field(16, json.dumps(value).encode()))
+                    for key, value in values.items())  # fmt: skip
+
+
+def tracked(
+    folder: Path, name: str, config: Mapping[str, object], rows: Sequence[Mapping[str, object]],
+    group: str = "", job: str = "", counter: str = "",
+) -> None:
+    """W&B's file of an offline run."""
+    run = field(4, items(config)) + field(8, name.encode())
+    run += (field(6, group.encode()) if group else b"") + (field(7, job.encode()) if job else b"")
+    records = [field(17, run)]
+    if counter:
+        records.append(field(12, field(2, b"eval/*") + field(4, counter.encode())))
+    records += [field(2, items({**row, "_step": i})) for i, row in enumerate(rows)]
+    out = bytearray(b":W&B\x00\x00\x00")
+    for data in records:
+        out += struct.pack("<IHB", zlib.crc32(b"\x01" + data), len(data), 1) + data
+    assert len(out) < 32768
+    file = folder / "wandb" / f"offline-run-20261128_{name}" / f"run-{name}.wandb"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_bytes(bytes(out))
+
+
+def trained(folder: Path, name: str, n: int, group: str = "") -> None:
+    config = {"prompts_per_batch": 8, "rollouts_per_prompt": n, "seed": 1, "lr": 1e-6}
+    rows = [{"train/reward": 0.1 + 0.001 * s, "train/step": s} for s in range(1, 51)]
+    tracked(folder, name, config, rows, group, "train")
+
+
+def evaluated(folder: Path, name: str, n: int, group: str = "", **config: object) -> None:
+    rows = [{"checkpoint_step": s, "eval/acc": score(s, n)} for s in STEPS]
+    said = {"dataset": "math500", "samples_per_question": 4, "temperature": 0.6, **config}
+    tracked(folder, name, said, rows, group, "eval", "checkpoint_step")
+
+
+def test_evaluations_of_another_process_are_of_the_run_whose_checkpoints_they_score(
+    tmp_path: Path,
+) -> None:
+    for n in (4, 8):  # one trainer in the group
+        trained(tmp_path / "group", f"n{n}", n, f"n{n}")
+        evaluated(tmp_path / "group", f"eval-n{n}", n, f"n{n}")
+        trained(tmp_path / "named", f"g{n}", n, "sweep")  # several, of which it names one
+        evaluated(tmp_path / "named", f"eval-{n}", n, "sweep", ckpt=f"/ckpt/g{n}")
+    for how in ("group", "named"):
+        assert drawn(load(tmp_path / how, ACC)) == planted(8, [(4, 1), (8, 1)])
+
+
+def test_samples_of_an_evaluation_are_no_n_of_training(tmp_path: Path) -> None:
+    evaluated(tmp_path, "eval-n8", 8)
+    for run in read_log(tmp_path):
+        assert run.rollouts_per_problem is None
+        assert "of an evaluation (job_type eval)" in " ".join(run.provenance.inferred)
+    told = refused(tmp_path, ACC)
+    assert "`problems_per_batch` and `rollouts_per_problem` must be known" in told
+
+
+def rows_of(n: int, shift: float = 0.0) -> list[dict[str, object]]:
+    return [{"step": s, "eval/acc": score(s, n, shift * bool(s))} for s in STEPS]
+
+
+def test_a_start_that_a_tracker_says_failed_is_no_repetition(tmp_path: Path) -> None:
+    """Sacred numbers its runs, and says in run.json how each ended."""
+    for number, n, last, status in (
+        (1, 4, 50, "COMPLETED"), (2, 8, 20, "FAILED"), (3, 8, 50, "COMPLETED"),
+        (4, 16, 30, "INTERRUPTED"),
+    ):  # fmt: skip
+        home = tmp_path / "runs" / str(number)
+        held = [s for s in STEPS if s <= last]
+        scored = {"steps": [*held], "values": [score(s, n, 0.001 * (number == 2)) for s in held]}
+        write(home / "metrics.json", json.dumps({"eval/acc": scored}))
+        config = {"problems_per_batch": 8, "group_size": n, "seed": 7}
+        write(home / "config.json", json.dumps(config))
+        write(home / "run.json", json.dumps({"status": status}))
+    curves = drawn(load(tmp_path, ACC))
+    assert curves == planted(8, [(4, 7), (8, 7)]) | {(8, 16, 7): [128 * s for s in (0, 10, 20, 30)]}
+    (whole,) = [run for run in read_log(tmp_path, settings=load_settings([], ACC))
+                if run.name == "3"]
+    assert any("failed at step 20, and '3' has its seed" in line
+               for line in whole.provenance.inferred)  # fmt: skip
+    both = load(tmp_path, ACC, ["resumed=apart"])
+    assert [c.rollouts_per_problem for c in both].count(8) == 2
+
+
+@pytest.mark.parametrize("key", ["train/num_generations", "rollout/group_size"])
+def test_a_run_whose_n_changes_on_the_way_has_no_curve(tmp_path: Path, key: str) -> None:
+    for n in (4, 8):
+        lines(tmp_path / f"n{n}" / "metrics.jsonl", [
+            {**row, key: n if n == 4 or at < 3 else 16} for at, row in enumerate(rows_of(n))])
+        write(tmp_path / f"n{n}" / "config.json",
+              json.dumps({"prompts_per_step": 8, "num_generations": 4 if n == 4 else 16}))
+    told = refused(tmp_path, ACC)
+    assert f"a run must have one n, but {key} is 8 and from step 30 on 16: no curve" in told
+    assert len(load(tmp_path, [*ACC, f"{key}=other"], metric="avg")) == 2
+    lines(tmp_path / "n8" / "metrics.jsonl", [{**row, key: 16} for row in rows_of(8)])
+    assert drawn(load(tmp_path, ACC)) == planted(8, [(4, None), (16, None)])
+
+
+def test_what_comet_keeps_of_a_changed_parameter_is_no_n(tmp_path: Path) -> None:
+    def said(name: str, least: object, most: object) -> dict[str, str]:
+        return {"name": name, "valueMin": str(least), "valueMax": str(most),
+                "valueCurrent": str(most)}  # fmt: skip
+
+    for n, least in ((4, 4), (16, 8)):
+        home = tmp_path / f"key{n}"
+        lines(home / "metrics.jsonl", [
+            {"metricName": "eval/acc", "metricValue": str(row["eval/acc"]), "step": row["step"]}
+            for row in rows_of(n)])
+        write(home / "parameters.json", json.dumps([
+            said("prompts_per_batch", 8, 8), said("num_generations", least, n),
+            said("learning_rate", 1e-7, 1e-6)]))
+    assert "says 8 to 16: it was changed on the way" in refused(tmp_path, ACC)
+    (tmp_path / "key16" / "parameters.json").unlink()
+    (tmp_path / "key16" / "metrics.jsonl").unlink()
+    assert drawn(load(tmp_path, ACC)) == planted(8, [(4, None)])
+
+
+def test_a_sweep_that_ran_again_with_another_grader_is_no_second_seed(tmp_path: Path) -> None:
+    """Hydra numbers the jobs of a multirun below its date and time."""
+    gained = (0.0, 0.22, 0.3, 0.35, 0.39, 0.41)
+    for day, base in (("2026-03-02", 0.2), ("2026-03-04", 0.3)):
+        for job, n in enumerate((4, 8)):
+            home = tmp_path / "multirun" / day / "10-15-00" / str(job)
+            lines(home / "metrics.jsonl", [
+                {"step": s, "eval/acc": base + gain * (1 + 0.01 * n)}
+                for s, gain in zip(STEPS, gained, strict=True)])
+            write(home / ".hydra" / "config.yaml",
+                  f"problems_per_batch: 8\ngroup_size: {n}\nseed: 42\n")
+    told = refused(tmp_path, ACC)
+    assert "runs of one sweep must begin with one model" in told
+    assert "run='2026-03-04/10-15-00/*'" in told or "run='2026-03-02/10-15-00/*'" in told
+    chosen = load(tmp_path, ACC, where={"run": "2026-03-04*"})
+    assert drawn(chosen) == planted(8, [(4, 42), (8, 42)])
+
+
+def test_seeds_that_draw_their_own_evaluation_problems_are_seeds(tmp_path: Path) -> None:
+    for seed, base in ((1, -0.04), (2, 0.0)):  # what began apart was done once each
+        for n in (4, 8):
+            lines(tmp_path / f"n{n}_s{seed}" / "metrics.jsonl", [
+                {"step": s, "eval/acc": score(s, n) + base} for s in STEPS])
+            write(tmp_path / f"n{n}_s{seed}" / "config.json", json.dumps(
+                {"problems_per_batch": 8, "group_size": n, "seed": seed}))
+    assert len(load(tmp_path, ACC)) == 4
+
+
+def test_dates_of_one_sweep_run_again_under_one_seed_are_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from isocompute.cli import main
+
+    for day in ("2026-03-02", "2026-03-04"):
+        for job, n in enumerate((4, 8)):
+            home = tmp_path / "multirun" / day / "10-15-00" / str(job)
+            lines(home / "metrics.jsonl", rows_of(n, 0.003 * (day[-1] == "4")))
+            write(home / ".hydra" / "config.yaml",
+                  f"problems_per_batch: 8\ngroup_size: {n}\nseed: 42\n")
+    assert len(load(tmp_path, ACC)) == 4
+    main(["import", str(tmp_path), "--preview", "--map", ACC[0]])
+    assert "are both of n = 4 and seed 42, and count as repetitions" in capsys.readouterr().err

@@ -189,3 +189,65 @@ def test_dates_of_one_sweep_run_again_under_one_seed_are_told(
     assert len(load(tmp_path, ACC)) == 4
     main(["import", str(tmp_path), "--preview", "--map", ACC[0]])
     assert "are both of n = 4 and seed 42, and count as repetitions" in capsys.readouterr().err
+
+
+def of_long(path: Path, column: str, again: Sequence[int] = ()) -> Path:
+    """tbparse's DataFrame as CSV: a loop that counts from 0 and evaluates after update k."""
+    rows = [f",step,tag,value,{column}"]
+    for n, seed in ((4, 1), (8, 1), (8, 2)):
+        name = f"p8_g{n}_seed{seed}"
+        for s in (*range(50), *again):
+            rows.append(f"{len(rows)},{s},train/reward,0.{100 + s + n + seed * 7},{name}")
+            if (s + 1) % 10 == 0:
+                rows.append(f"{len(rows)},{s},eval/acc,{score(s + 1, n, 0.001 * seed)},{name}")
+    return write(path, "\n".join(rows) + "\n")
+
+
+@pytest.mark.parametrize("column", ["dir_name", "logdir", "source file"])
+@pytest.mark.parametrize("again", [(), (48, 49)])
+def test_a_long_table_names_its_runs_in_any_column_of_words(
+    tmp_path: Path, column: str, again: tuple[int, ...]
+) -> None:
+    file = of_long(tmp_path / "all.csv", column, again)
+    curves = load(file, ACC, ["pattern=p{problems_per_batch}_g{rollouts_per_problem}_seed{seed}"])
+    assert drawn(curves) == {(8, n, seed): [8 * n * s for s in STEPS[1:]]
+                             for n, seed in ((4, 1), (8, 1), (8, 2))}  # fmt: skip
+
+
+def test_a_column_of_words_that_tells_no_runs_apart_names_none(tmp_path: Path) -> None:
+    rows = [f"{s},eval/acc,{score(s, 4)},host{s % 20}" for s in STEPS]
+    file = write(tmp_path / "one.csv", "step,tag,value,host\n" + "\n".join(rows) + "\n")
+    curves = load(file, ACC, ["problems_per_batch=8", "rollouts_per_problem=4"])
+    assert drawn(curves) == planted(8, [(4, None)])
+
+
+def test_starts_of_a_job_named_by_the_clock_share_the_configuration_beside_them(
+    tmp_path: Path,
+) -> None:
+    """The night the clocks go back, what was started later is named earlier."""
+    for n, times in ((4, ["022000"]), (8, ["024000", "022000"])):
+        home = tmp_path / f"n{n}"
+        write(home / "config.json", json.dumps(
+            {"problems_per_batch": 8, "group_size": n, "seed": 3}))
+        for at, time in enumerate(times):
+            done = range(1, 51) if len(times) == 1 else range(1, 28) if not at else range(21, 51)
+            rows: list[dict[str, object]] = [{"step": s, "train/reward": 0.1 + 0.001 * s + at / 1e4}
+                                             for s in done]  # fmt: skip
+            rows += [{"step": s, "eval/acc": score(s, n)} for s in STEPS if s in done or not s + at]
+            rows.sort(key=lambda row: row["step"])  # type: ignore[arg-type,return-value]
+            lines(home / f"log_20261025-{time}.jsonl", rows)
+    assert drawn(load(tmp_path, ACC)) == planted(8, [(4, 3), (8, 3)])
+    lines(tmp_path / "n8" / "log_20261025-022000.jsonl", rows_of(8, 0.02))  # from the start again
+    lines(tmp_path / "n8" / "log_20261025-024000.jsonl", rows_of(8))
+    assert "if it was changed between them" in refused(tmp_path, ACC)
+
+
+def test_a_report_of_ray_tune_is_no_training(tmp_path: Path) -> None:
+    for n in (4, 8):
+        home = tmp_path / f"train_grpo_{n}"
+        write(home / "params.json", json.dumps({"problems_per_batch": 8, "group_size": n}))
+        lines(home / "result.json", [
+            {**row, "training_iteration": at, "train_reward": None if at < 2 else 0.2,
+             "config": {"kl_coef": 0.1}} for at, row in enumerate(rows_of(n), 1)])
+    runs = read_log(tmp_path, settings=load_settings([], ACC))
+    assert [run.provenance.trained for run in runs] == [50, 50]

@@ -66,6 +66,7 @@ from isocompute.importers.words.paths import (
     job_of,
     run_name,
     split_folder,
+    started_at,
 )
 
 FILES = (
@@ -284,4 +285,5 @@ def _is_its_own(path: Path) -> bool:
         if (p.name.endswith(LOGS) or ".tfevents." in p.name) and p.name not in FILES
         and not (p.name.endswith(".json") and (is_answer(p) or _says(p)))
     ]
-    return logs == [path]
+    # starts of one job, by their times; what they make of each other tells if all were of it
+    return logs == [path] or {started_at(p) for p in logs} == {started_at(path)} != {""}

@@ -19,6 +19,7 @@ from pathlib import Path
 
 import numpy as np
 
+from isocompute.importers.beside.beside import FILES
 from isocompute.importers.beside.described import files_beside
 from isocompute.importers.runs.repetitions import differing
 from isocompute.importers.runs.sequels import (
@@ -40,7 +41,7 @@ from isocompute.importers.runs.shared import (
     shared,
 )
 from isocompute.importers.values.imported import AGAIN, STOPPED, ImportedRun, Series, UnclearError
-from isocompute.importers.words.paths import job_of
+from isocompute.importers.words.paths import job_of, started_at
 
 _TRACKERS = ("mlflow", "mlflow-files", "trackio", "wandb")  # where an owner gives runs their names
 _MUCH = 10  # parts of a run: its first that another shares may be one seed's, before they part
@@ -78,12 +79,15 @@ def settle_runs(
 
 
 def _refuse_one_file(runs: Sequence[ImportedRun], decided: frozenset[int]) -> None:
-    """Refuse whole runs of one seed by a file above them: it may be of the last of them alone."""
+    """Refuse whole runs of one seed by a file above them: it may be of the last of them alone.
+
+    So may that beside starts of one job, whose names differ in their times.
+    """
     alike = defaultdict[tuple[object, ...], list[str]](list)
-    for run in (one for one in runs if one.seed is not None and id(one) not in decided):
-        name = next(iter(files_beside(run)), "").partition(" ")[0]
-        if name.startswith(".."):
-            file = os.path.normpath(Path(run.provenance.path).parent / name)
+    for run in (one for one in runs if id(one) not in decided):
+        name, path = next(iter(files_beside(run)), "").partition(" ")[0], Path(run.provenance.path)
+        if (name.startswith("..") and run.seed is not None) or (name in FILES and started_at(path)):
+            file = os.path.normpath(path.parent / name)
             alike[file, *run.design].append(run.name)
     for (above, _, n, seed), several in alike.items():
         if len(several) > 1:

@@ -144,12 +144,12 @@ _GENERAL = frozenset(("log", "logs", "metrics", "history", "results", "scores"))
 _OF_RUNS = re.compile(r"(?:s|seed|n|g|gen|bp|bs|b|lr|run|rep|trial|part|rank|k|step|v)?[0-9.e-]+")
 # Numbers of what one job writes anew, its starts and its checkpoints, and times of the clock; those
 # of n, of seeds and of runs tell jobs apart.
+_CLOCK = (r"(?<![a-z0-9.])(?:20[0-9]{6}|20[0-9]{2}(?:-[0-9]{2}){2}|1[0-9]{9})"
+          r"(?:[-_T /]?[0-9]{2}(?:[-:.]?[0-9]{2}){1,2}(?:\.[0-9]+)?)?")  # fmt: skip
+_AT = re.compile(_CLOCK, re.I)
 _OF_JOB = re.compile(
     r"(?<![a-z])(?P<word>exp|job|v|version|attempt|try|retry|restart|resume|part|step|checkpoint|"
-    r"ckpt|iter|iteration|update)[-_]?[0-9]+(?![0-9a-z])"
-    r"|(?<![a-z0-9.])(?:20[0-9]{6}|20[0-9]{2}(?:-[0-9]{2}){2}|1[0-9]{9})"
-    r"(?:[-_T /]?[0-9]{2}(?:[-:.]?[0-9]{2}){1,2}(?:\.[0-9]+)?)?",
-    re.I,
+    rf"ckpt|iter|iteration|update)[-_]?[0-9]+(?![0-9a-z])|{_CLOCK}", re.I,
 )
 
 
@@ -160,6 +160,16 @@ def job_of(path: Path) -> str:
     'n8/exp/step/.log'
     """
     return _OF_JOB.sub(lambda found: found["word"] or "", path.as_posix())
+
+
+def started_at(path: Path) -> str:
+    """The name of a log without the time in it; "" where it has none.
+
+    >>> started_at(Path("n8/log_20261025-023700.jsonl")), started_at(Path("n8/log_2.jsonl"))
+    ('log_.jsonl', '')
+    """
+    plain = _AT.sub("", path.name)
+    return "" if plain == path.name else plain
 
 
 class Measured(NamedTuple):

@@ -17,9 +17,9 @@ Where a line belongs. A package imports from those above it alone, this folder f
   cadence, placing), B_p, n and compute (conclude, checks, changing, doubts); records and logs that
   are one run (identity, shared, sequels, siblings, begun), which runs are repetitions (repetitions,
   grids), and which of them are meant (meant).
-- tables: those that people made (tidy), from any file (table, workbooks): what is taken of them
-  (taken), their contract (columns, cells, ranges, checks), curves (curves, wide), what stands
-  beside them (beside); one that was given to an import (handing).
+- tables: those that people made (tidy), from any file (table, workbooks, databases): what is taken
+  of them (taken), their contract (columns, cells, ranges, checks), curves (curves, wide), what
+  stands beside them (beside); one that was given to an import (handing).
 - formats: a reader for every kind of log: JSON (jsonl, documents, dumps, recording),
   CSV and Parquet (csvlogs, csv_long, parquetlogs), what a console printed (console, progress,
   printed) or people wrote (written, notebooks), trackers (tensorboard, wandb, swanlab, stores),

@@ -251,3 +251,65 @@ def test_a_report_of_ray_tune_is_no_training(tmp_path: Path) -> None:
              "config": {"kl_coef": 0.1}} for at, row in enumerate(rows_of(n), 1)])
     runs = read_log(tmp_path, settings=load_settings([], ACC))
     assert [run.provenance.trained for run in runs] == [50, 50]
+
+
+def test_counts_of_right_answers_in_a_database_are_an_accuracy(tmp_path: Path) -> None:
+    import sqlite3
+
+    with sqlite3.connect(file := tmp_path / "results.db") as db:
+        db.execute("create table runs (id integer, name text, prompts_per_update integer, "
+                   "samples_per_prompt integer, seed integer)")  # fmt: skip
+        db.execute("create table evals (run_id integer, update_no integer, dataset text, "
+                   "n_correct integer, n_total integer)")  # fmt: skip
+        for i, n in enumerate((4, 8)):
+            db.execute("insert into runs values (?, ?, 8, ?, 1)", (i, f"run-{'ab'[i]}", n))
+            for s in STEPS:
+                db.execute("insert into evals values (?, ?, 'math', ?, 500)", (i, s, 100 + s + n))
+                db.execute("insert into evals values (?, ?, 'gsm8k', ?, 1319)", (i, s, 700 + s))
+    db.close()
+    told = refused(file)
+    maps = ["prompts_per_update=problems_per_batch", "samples_per_prompt=rollouts_per_problem",
+            "accuracy=score", "update_no=steps"]  # fmt: skip
+    assert all(one in told for one in maps)
+    assert "their dataset, but at 0 rollouts it is math and gsm8k" in refused(file, maps)
+    curves = load(file, maps, where={"dataset": "math"})
+    assert drawn(curves) == planted(8, [(4, 1), (8, 1)])
+    assert [c.score_K[2] for c in curves] == [124 / 500, 128 / 500]
+    with sqlite3.connect(file) as db:  # more right answers than answers: no share
+        db.execute("update evals set n_total = 5 where update_no = 10")
+    db.close()
+    assert "accuracy=score" not in refused(file)
+
+
+def test_names_of_columns_of_checkpoints_may_say_n(tmp_path: Path) -> None:
+    """OpenCompass: a row for every data set, a column for every model."""
+    for n in (4, 8):
+        head = ["dataset", "version", "metric", "mode", "base"]
+        head += [f"grpo-n{n}-step{s}" for s in STEPS[1:]]
+        sets = (["math", "f0a2", "accuracy", "gen", "21.00"], ["gsm8k", "1d7f", "accuracy", "gen",
+                "60.00"])  # fmt: skip
+        rows = [[*one, *(f"{20 * i + 100 * score(s, n):.02f}" for s in STEPS[1:])]
+                for i, one in enumerate(sets)]  # fmt: skip
+        write(tmp_path / f"n{n}" / "summary.csv", "\n".join(map(",".join, [head, *rows])) + "\n")
+    pattern = "pattern=grpo-n{rollouts_per_problem}-step{steps}"
+    told = refused(tmp_path)
+    assert f"--set {pattern.replace('=', chr(61) + chr(39), 1)}'" in told
+    curves = load(tmp_path, sets=[pattern, "problems_per_batch=8"], score_range=(0, 100),
+                  where={"dataset": "math"})  # fmt: skip
+    assert drawn(curves) == {(8, n, None): [8 * n * s for s in STEPS[1:]] for n in (4, 8)}
+
+
+def test_one_score_under_the_words_of_two_releases_can_be_fitted(tmp_path: Path) -> None:
+    """verl: a scorer that returns a dict has acc beside a reward that is another thing."""
+    for n in (4, 8):
+        key = "val-core/gsm8k/reward/mean@1" if n == 4 else "val-core/gsm8k/acc/mean@1"
+        more = {} if n == 4 else {"val-aux/gsm8k/reward/mean@1": 0.1}
+        lines(tmp_path / f"n{n}.jsonl", [
+            {"step": s, "data": {key: score(s, n), **{k: v + score(s, n) for k, v in more.items()}}}
+            for s in STEPS])
+    sets = ["problems_per_batch=8", "pattern=n{rollouts_per_problem}"]
+    one = [f"val-core/gsm8k/{of}/mean@1=own" for of in ("acc", "reward")]
+    told = refused(tmp_path, sets=sets)
+    assert f"read the logs with --map {one[0]} --map {one[1]} and --metric own" in told
+    curves = load(tmp_path, one, sets, metric="own")
+    assert drawn(curves) == planted(8, [(4, None), (8, None)])

@@ -313,3 +313,32 @@ def test_one_score_under_the_words_of_two_releases_can_be_fitted(tmp_path: Path)
     assert f"read the logs with --map {one[0]} --map {one[1]} and --metric own" in told
     curves = load(tmp_path, one, sets, metric="own")
     assert drawn(curves) == planted(8, [(4, None), (8, None)])
+
+
+def test_greedy_and_sampled_evaluations_of_verifiers_are_two_metrics(tmp_path: Path) -> None:
+    def result(model: str, n: int, s: int, k: int, temperature: float) -> None:
+        value = score(s, n, 0.1 * temperature)
+        home = tmp_path / "evals" / f"math--{model.replace('/', '--')}" / f"{k}{s}ab"
+        write(home / "metadata.json", json.dumps({
+            "env_id": "math", "model": model, "num_examples": 50, "rollouts_per_example": k,
+            "sampling_args": {"temperature": temperature}, "avg_reward": value,
+            "avg_metrics": {"correct": value, "formatted": 0.9}}))
+        write(home / "results.jsonl", json.dumps({"example_id": 0, "reward": 1.0}) + "\n")
+
+    for n in (4, 8):
+        for s in STEPS[1:]:
+            result(f"ckpt/bp8-n{n}/step_{s}", n, s, 1, 0.0)
+            result(f"ckpt/bp8-n{n}/step_{s}", n, s, 4, 1.0)
+    write(tmp_path / "evals" / "step_40" / "metadata.json", '{"score": 0.4}')  # of another's
+    sets = ["pattern=bp{problems_per_batch}-n{rollouts_per_problem}"]
+    assert "the log holds avg@1:greedy, avg@4:t1; add" in refused(tmp_path, sets=sets)
+    for metric, shift in (("avg@1:greedy", 0.0), ("avg@4:t1", 0.1)):
+        curves = load(tmp_path, sets=sets, metric=metric)
+        assert drawn(curves) == {(8, n, None): [8 * n * s for s in STEPS[1:]] for n in (4, 8)}
+        assert [c.score_K[0] for c in curves] == [score(10, n, shift) for n in (4, 8)]
+    for n in (4, 8):  # a configuration says which model they began with
+        write(tmp_path / "configs" / f"bp8-n{n}.json", json.dumps(
+            {"problems_per_batch": 8, "group_size": n, "model": "Qwen/base"}))
+    result("Qwen/base", 4, 0, 1, 0.0)
+    curves = load(tmp_path, metric="avg@1:greedy")
+    assert drawn(curves) == planted(8, [(4, None), (8, None)])

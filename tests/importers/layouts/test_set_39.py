@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from isocompute.importers import load_settings, read_log
+from isocompute.importers import Settings, load_settings, read_log
+from isocompute.importers.formats.whose import with_runs
 from layout_helpers import drawn, lines, load, refused, score, write
 
 STEPS = range(0, 60, 10)
@@ -200,7 +201,8 @@ def of_long(path: Path, column: str, again: Sequence[int] = ()) -> Path:
             rows.append(f"{len(rows)},{s},train/reward,0.{100 + s + n + seed * 7},{name}")
             if (s + 1) % 10 == 0:
                 rows.append(f"{len(rows)},{s},eval/acc,{score(s + 1, n, 0.001 * seed)},{name}")
-    return write(path, "\n".join(rows) + "\n")
+    write(path, "\n".join(rows) + "\n")
+    return path
 
 
 @pytest.mark.parametrize("column", ["dir_name", "logdir", "source file"])
@@ -342,3 +344,112 @@ def test_greedy_and_sampled_evaluations_of_verifiers_are_two_metrics(tmp_path: P
     result("Qwen/base", 4, 0, 1, 0.0)
     curves = load(tmp_path, metric="avg@1:greedy")
     assert drawn(curves) == planted(8, [(4, None), (8, None)])
+
+
+@pytest.mark.parametrize("key", ["batch_size", "rollout/num_prompts"])
+def test_a_run_whose_batch_changes_on_the_way_has_no_curve(tmp_path: Path, key: str) -> None:
+    for n in (4, 8):
+        lines(tmp_path / f"n{n}" / "metrics.jsonl", [
+            {**row, key: 8 if n == 4 or at < 3 else 16} for at, row in enumerate(rows_of(n))])
+        write(tmp_path / f"n{n}" / "config.json",
+              json.dumps({"prompts_per_step": 8, "num_generations": n}))
+    assert f"have one B_p, but {key} is 8 and from step 30 on 16: no" in refused(tmp_path, ACC)
+    lines(tmp_path / "n8" / "metrics.jsonl", [  # a last batch, of what was left
+        {**row, key: 8 if at < 5 else 3} for at, row in enumerate(rows_of(8))])
+    assert drawn(load(tmp_path, ACC)) == planted(8, [(4, None), (8, None)])
+
+
+def test_a_table_whose_n_changes_has_no_curve(tmp_path: Path) -> None:
+    for n in (4, 8):
+        rows = [f"{s},{score(s, n)},{n if n == 4 or s < 30 else 16}" for s in STEPS]
+        write(tmp_path / f"n{n}.csv", "\n".join(["step,score,num_generations", *rows]) + "\n")
+    sets = ["problems_per_batch=8", "pattern=n{rollouts_per_problem}"]
+    assert "a run must have one n, but num_generations is 8 and 16" in refused(tmp_path, sets=sets)
+
+
+def test_a_group_tells_whose_evaluations_a_run_of_wandb_holds(tmp_path: Path) -> None:
+    for n in (4, 8):  # without job_type
+        config = {"prompts_per_batch": 8, "rollouts_per_prompt": n, "seed": 1}
+        rows = [{"train/reward": 0.1 + 0.001 * s, "train/step": s} for s in range(1, 51)]
+        tracked(tmp_path, f"n{n}", config, rows, f"n{n}")
+        scored = [{"ckpt/global_step": s, "eval/acc": score(s, n)} for s in STEPS]
+        said = {"dataset": "math500", "samples_per_question": 4, "temperature": 0.6}
+        tracked(tmp_path, f"e{n}", said, scored, f"n{n}", counter="ckpt/global_step")
+    assert drawn(load(tmp_path, ACC)) == planted(8, [(4, 1), (8, 1)])
+
+
+def test_rows_of_checkpoints_stand_at_their_step(tmp_path: Path) -> None:
+    for n in (4, 8):
+        home = tmp_path / f"n{n}"
+        lines(home / "train.jsonl", [{"step": s, "train/reward": 0.1 + s / 999} for s in range(51)])
+        lines(home / "eval.jsonl", [{"eval_idx": i, "checkpoint_step": s, "eval/acc": score(s, n)}
+                                    for i, s in enumerate(STEPS)])  # fmt: skip
+        write(home / "config.json", json.dumps({"problems_per_batch": 8, "group_size": n}))
+    assert drawn(load(tmp_path, ACC)) == planted(8, [(4, None), (8, None)])
+
+
+def test_a_wide_table_names_its_runs_in_a_column_of_folders_not_of_kinds(tmp_path: Path) -> None:
+    def table(words: Sequence[str]) -> list[list[str]]:
+        return [[f"{s}", f"{score(s, n)}", f"{0.1 + s / 999 + n / 99}", word]
+                for n, word in zip((4, 8), words, strict=True) for s in STEPS]  # fmt: skip
+
+    names = ["step", "eval/acc", "train/reward"]
+    rows = map(",".join, [[*names, "dir_name"], *table(("n4", "n8"))])
+    file = write(tmp_path / "all.csv", "\n".join(rows) + "\n")
+    sets = ["problems_per_batch=8", "pattern=n{rollouts_per_problem}"]
+    assert drawn(load(file, ACC, sets)) == planted(8, [(4, None), (8, None)])
+    for column, words in (("decoding", ("greedy", "sampled")), ("dataset", ("n4", "n8")),
+                          ("log_dir", ("n4", "n4"))):  # fmt: skip
+        header = [*names, column]
+        there = iter(list(enumerate(table(words), 2)))
+        assert with_runs(header, there, (0,), Settings())[0] == header
+
+
+@pytest.mark.parametrize("runs", [1, 2])
+def test_a_score_that_was_renamed_is_asked_about(tmp_path: Path, runs: int) -> None:
+    for n in (4, 8):  # on the way, or from one run to the next
+        lines(tmp_path / f"n{n}" / "metrics.jsonl", [
+            {"step": s, "eval/acc" if (s < 30 if runs == 1 else n == 4) else "eval/accuracy":
+             score(s, n)} for s in STEPS])
+        write(tmp_path / f"n{n}" / "config.json",
+              json.dumps({"problems_per_batch": 8, "group_size": n}))
+    told = refused(tmp_path, ACC)
+    if runs == 1:
+        assert "eval/acc ends at step 20 and eval/accuracy begins behind it" in told
+        curves = load(tmp_path, [*ACC, "eval/accuracy=avg"])
+    else:
+        assert "1 hold eval/acc and 1 hold eval/accuracy in its place" in told
+        curves = load(tmp_path, ["eval/acc=own", "eval/accuracy=own"], metric="own")
+    assert drawn(curves) == planted(8, [(4, None), (8, None)])
+    assert all(c.score_K.tolist() == [score(s, c.rollouts_per_problem) for s in STEPS]
+               for c in curves)  # fmt: skip
+
+
+def test_two_sweeps_of_the_same_names_are_told_by_their_folders(tmp_path: Path) -> None:
+    gained = (0.0, 0.22, 0.3, 0.35, 0.39, 0.41)
+    for folder, base in (("old", 0.2), ("new", 0.3)):
+        for n in (4, 8):
+            home = tmp_path / folder / f"n{n}"
+            lines(home / "metrics.jsonl", [
+                {"step": s, "eval/acc": base + gain * (1 + 0.01 * n)}
+                for s, gain in zip(STEPS, gained, strict=True)])
+            write(home / "config.json",
+                  json.dumps({"problems_per_batch": 8, "group_size": n, "seed": 42}))
+    told = refused(tmp_path, ACC)
+    assert "give the folder of those that count (" in told
+    assert all(str(tmp_path / folder) in told for folder in ("old", "new"))
+
+
+def test_a_start_that_ended_early_under_the_one_seed_of_all_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from isocompute.cli import main
+
+    for number, (n, last) in enumerate(((4, 50), (8, 20), (8, 50)), 1):
+        home = tmp_path / str(number)
+        lines(home / "metrics.jsonl", [row for row in rows_of(n, number / 1000)
+                                       if row["step"] in range(last + 1)])  # fmt: skip
+        write(home / "config.json",
+              json.dumps({"problems_per_batch": 8, "group_size": n, "seed": 7}))
+    main(["import", str(tmp_path), "--preview", "--map", ACC[0]])
+    assert "are both of n = 8 and seed 7, and count as repetitions" in capsys.readouterr().err

@@ -52,7 +52,7 @@ STEP = re.compile(
 )
 _META = "metadata.json"  # of verifiers; others have one of that name, too
 # lm-evaluation-harness writes a model's path with __ for /, verifiers with --
-_FOLDER = re.compile(rf"{STEP.pattern}(?:__.*)?", re.I)
+_FOLDER = re.compile(rf"{STEP.pattern}(?:(?:__|--).*)?", re.I)
 _FILE = re.compile(rf"eval|result|metric|score|acc|summary|_info|{_META}", re.I)
 _NO_FILE = re.compile(r"config|token|state|index|args", re.I)
 # folders of every run, or of none
@@ -221,7 +221,8 @@ def read_results(
         models: results of models; those of the one that the run began with are of its step 0.
         used: takes their files.
     """
-    ordered = sorted(results, key=lambda one: (one.place.step, one.file.name))
+    ordered = sorted(results, key=lambda one: (
+        one.place.step, one.file.name, str(one.content.get("date", ""))))  # fmt: skip
     first = ordered[0]
     if settings.split == "train":  # that is of the log's keys; a checkpoint's result is none
         settings = replace(settings, split=None)

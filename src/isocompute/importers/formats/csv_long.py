@@ -16,8 +16,8 @@ from isocompute.importers.formats.whose import (
     STEP_COLUMNS,
     RunsOfTable,
     identity_of,
-    says_one,
     setting_of,
+    with_runs,
 )
 from isocompute.importers.runs.collect import MAX_RUNS, Collector
 from isocompute.importers.runs.steps import goes_back
@@ -43,7 +43,6 @@ _PARENT = ("parent_run_id", "parent_id", "parent")
 _SPLIT = ("split", "metric.context.subset", "metric.context")
 _EVENT = "event"
 _UPDATE = re.compile(r"(?:train\w*|optim\w*|grad\w*)?[_ /]?(?:updates?|steps?|train)(?:ed)?", re.I)
-_RARELY = 10  # a run that was resumed has steps twice, far fewer than several runs share
 _TIME = re.compile(r"(?:elapsed|wall|time|seconds)(?:[_ ].*)?|.*[_ ](?:time|sec|secs|seconds|s)")
 
 
@@ -67,7 +66,7 @@ def read_long(
     texts = [plain.index(c) for c in _TEXT_VALUE if c in plain]
     taken = (metric, value, step, nan, split, sets, *texts)
     names = ["" if i in taken else cell for i, cell in enumerate(header)]
-    names, rows, found = _with_runs(names, rows, (metric, step), settings)
+    names, rows, found = with_runs(names, rows, (metric, step), settings)
     runs = RunsOfTable(path, names, rows, settings, errors)
     extras = [i for i in range(len(plain)) if i not in (*taken, runs.named, runs.own)]
     clock = next((plain.index(c) for c in CLOCKS if c in plain), None)
@@ -134,30 +133,6 @@ def read_long(
         for collector in collectors.values():
             collector.counters.infer(f"run: {clean_text(name)} is the parent of others; left out")
     return collectors
-
-
-def _with_runs(
-    names: list[str], rows: Rows, series: tuple[int, int], settings: Settings
-) -> tuple[list[str], Rows, str]:
-    """The columns, the rows, and a line where a column under another name tells runs apart.
-
-    It holds words (`dir_name` of tbparse), and the steps of a metric begin anew with each of them.
-    """
-    if identity_of(names, iter(()))[:2] != (None, None):
-        return names, rows, ""
-    kept = list(rows)
-    twice = len(kept) - len({tuple(cells[i] for i in series) for _, cells in kept})
-    for i, name in enumerate(names):
-        column = {cells[i].strip() for _, cells in kept} if name.strip() and twice else set()
-        if not 1 < len(column) <= MAX_RUNS or says_one(name, settings) or (
-            name.strip().lower() in CLOCKS or not all(one and number(one) is None for one in column)
-        ):
-            continue
-        still = len(kept) - len({tuple(cells[j] for j in (i, *series)) for _, cells in kept})
-        if still * _RARELY <= twice:
-            names = [*names[:i], "run", *names[i + 1 :]]
-            return names, iter(kept), f"run: by {name}, with whose words the steps begin anew"
-    return names, iter(kept), ""
 
 
 def _part(text: str) -> str:

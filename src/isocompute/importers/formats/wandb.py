@@ -21,6 +21,7 @@ from isocompute.importers.runs.collect import Collector
 from isocompute.importers.values.imported import Errors, ImportedRun
 from isocompute.importers.values.reading import flatten, parse_json, until_it_changes
 from isocompute.importers.values.wire import WireError, iter_fields, text
+from isocompute.importers.words.configuration import configuration
 from isocompute.importers.words.settings import Settings
 
 _BLOCK = 32 * 1024
@@ -162,6 +163,11 @@ class _Head(NamedTuple):
         return _EVALUATES.fullmatch(self.job) is not None
 
     @property
+    def trains(self) -> bool:
+        """Whether its configuration says a batch of training; all of it may come later."""
+        return configuration(self.config).problems_per_batch is not None or not self.config
+
+    @property
     def words(self) -> set[str]:
         """Names that it says, among them that of the run that it scores."""
         said = (value for value in self.config.values() if isinstance(value, str))
@@ -175,17 +181,22 @@ def _whose(path: Path) -> _Trainer | None:
     """
     heads = _heads(path.parent.parent) if len(path.parts) > 1 else []
     own = next((head for head in heads if head.path == path), None)
-    if own is None or not own.evaluates:
+    trains = [head for head in heads if head.trains and not head.evaluates]
+    if own is None or not (own.evaluates or (
+        not own.trains and own.group and own.group in {head.group for head in trains}
+    )):
         return None
-    trains = [head for head in heads if not head.evaluates]
     found = [head for head in trains if own.group and head.group == own.group]
+    if len(found) != 1 and not own.evaluates:
+        return None  # one of several in a sweep, as it may be
     if len(found) != 1:
         found = [head for head in found or trains if head.name in own.words]
     if len(found) != 1:
         return _Trainer(None, "configuration: its own is that of an evaluation "
                               f"(job_type {own.job}), and says no B_p or n of training")
+    how = f"job_type {own.job}" if own.evaluates else f"group {own.group}"
     return _Trainer(found[0].path, f"configuration: that of {found[0].name}, whose checkpoints it "
-                                   f"scores (job_type {own.job})")
+                                   f"scores ({how})")
 
 
 @until_it_changes

@@ -18,7 +18,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from isocompute.importers.beside.described import BESIDE, SIDE, Described
-from isocompute.importers.runs.collected import Collected, Sides
+from isocompute.importers.runs.collected import Collected, Sides, Spans
 from isocompute.importers.runs.conclude import conclude
 from isocompute.importers.runs.points import Points, at_policy, of_one_set, of_problems
 from isocompute.importers.runs.steps import Counters
@@ -80,7 +80,7 @@ class Collector:
         self._kinds: dict[str, Points | str | None] = {}
         self._plans: dict[tuple[str, ...], _Shape] = {}
         self._points: dict[Column, Points] = {}
-        self._perhaps: dict[str, dict[int, int]] = {}  # what may be B_p or n: value -> first step
+        self._perhaps: dict[str, Spans] = {}  # what may be B_p or n
         self._problems: dict[str, Counter[int]] = {}  # of how many a row's scores are, in how many
         self._n_points = 0
         self._drawn_by = ""  # the key of a count that B_p * n * step is held against
@@ -206,7 +206,7 @@ class Collector:
             shape = *shape, split_said(values, self._splits)
         if (known := self._plans.get(shape)) is None:
             kinds = self._kinds
-            if any(key not in kinds for key in values):
+            if self._evidence.begin([key for key in values if key not in kinds], step):
                 self.expect(values)
             read = [(key, kind) for key in values if (kind := kinds.get(key)) is not None]
             plan = of_one_set(read, tuple(values), self._series)
@@ -298,8 +298,8 @@ class Collector:
                     points.axis, points.n_elsewhere = axis, len(points.step)
 
     def _meaning(self, key: str) -> Points | str | None:
-        seen, drawn = self.counters.seen, bool(self._drawn_by)
-        kind = meanings.meaning_of(key, self.settings, seen, drawn=drawn)
+        drawn = bool(self._drawn_by)
+        kind = meanings.meaning_of(key, self.settings, self.counters.seen, drawn=drawn)
         if kind == "drawn":
             self._drawn_by = key
         return self._series(kind, key) if isinstance(kind, Column) else kind
@@ -360,7 +360,8 @@ class Collector:
         elif mark == "?":
             values = self._perhaps.setdefault(key, {})
             if (now := whole(value)) is not None and (now in values or len(values) < MAX_SHAPES):
-                values[now] = min(step, values.get(now, step))
+                first, last = values.get(now, (step, step))
+                values[now] = min(step, first), max(step, last)
         elif POLICY.search(key):  # the update that was evaluated, for every score
             own = whole(value)
             if own is not None and not self.counters.calls:

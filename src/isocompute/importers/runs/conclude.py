@@ -14,7 +14,12 @@ from pathlib import Path
 import numpy as np
 
 from isocompute.importers.runs import checks, doubts, placing, updates
-from isocompute.importers.runs.changing import refuse_changed, refuse_several
+from isocompute.importers.runs.changing import (
+    join_renamed,
+    refuse_changed,
+    refuse_renamed_on_the_way,
+    refuse_several,
+)
 from isocompute.importers.runs.collected import Collected
 from isocompute.importers.runs.points import (
     Compute,
@@ -68,6 +73,8 @@ def conclude(
     """
     what = f"{path}: run {c.name}"
     doubts.refuse_of_tables(c, what)
+    join_renamed(c)
+    refuse_renamed_on_the_way(c, what)
     unit = updates.unit_of(c)
     found, cadence = unit.found, unit.cadence
     _take_scale(c, path)
@@ -80,7 +87,7 @@ def conclude(
     ticks = updates.by_unit(c, unit, what)
     _leave_out_repeats(c)
     b_p, n = _take_batch(c, values)
-    refuse_changed(c.perhaps, what, n)
+    refuse_changed(c.perhaps, what, b_p, n)
     values["steps"] = values["steps"] or cadence.planned
     own_plan = found.steps or cadence.planned
     batch = None if b_p is None or n is None else b_p * n

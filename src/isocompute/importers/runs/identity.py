@@ -306,8 +306,9 @@ def _leave_unfinished(runs: list[ImportedRun], decided: frozenset[int]) -> list[
         ):
             path = Path(run.provenance.path)
             job = run.name if tracked else str(path)
-            if told and not tracked:
-                job = f"{job_of(path.parent)}/{_numberless(path)}"
+            if told and not tracked:  # a folder without a word is a tracker's, of each start
+                home = path.parent.parent if path.parent.name.isdecimal() else path.parent
+                job = f"{job_of(home)}/{_numberless(path)}"
             jobs[(tracked, job, *run.design)].append(run)
     left_out, lines = set[int](), defaultdict[int, list[str]](list)
     for (unordered, *_), several in jobs.items():

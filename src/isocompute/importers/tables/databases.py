@@ -94,9 +94,11 @@ def right_of(names: Sequence[str]) -> tuple[int, int] | None:
     ((1, 2), None)
     """
     found = [[i for i, one in enumerate(names) if words.fullmatch(one)] for words in (_RIGHT, _ALL)]
-    if list(map(len, found)) != [1, 1] or likely_key(names) != "KEY":
+    if list(map(len, found)) != [1, 1]:
         return None
-    return found[0][0], found[1][0]
+    (right,), (every,) = found
+    others = [one for i, one in enumerate(names) if i not in (right, every)]
+    return (right, every) if likely_key(others) == "KEY" else None
 
 
 def _with_shares(table: _Table) -> _Table:

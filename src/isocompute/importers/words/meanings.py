@@ -57,7 +57,7 @@ from isocompute.importers.words.vocabulary import (
 WORDS = "=+^?~#%"  # the first letters of what is said of the run, not kept by step
 
 # what the scores of a row are of
-_OF_ROWS = frozenset(("split", "dataset", "data_source", "problem_set", "benchmark", "eval_set",
+OF_ROWS = frozenset(("split", "dataset", "data_source", "problem_set", "benchmark", "eval_set",
                       "subset", "mode", "phase"))  # fmt: skip
 _OF_SECTION = re.compile(  # as a section of evaluations says it: val/dataset
     r"(?:eval|evaluation|val|validation|test)[/._](?:data_?set|data_source|data|file|problem_set|"
@@ -99,7 +99,7 @@ def meaning_of(
         return f"={key}"
     if key in MODELS:
         return f"^{key}"
-    if key in _OF_ROWS or _OF_SECTION.fullmatch(key):
+    if key in OF_ROWS or _OF_SECTION.fullmatch(key):
         return f"~{key}"
     if key in _SIDES:
         return _SIDES[key]

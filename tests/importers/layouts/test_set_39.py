@@ -12,7 +12,8 @@ import pytest
 
 from isocompute.importers import Settings, load_settings, read_log
 from isocompute.importers.formats.whose import with_runs
-from layout_helpers import drawn, lines, load, refused, score, write
+from isocompute.importers.values.imported import UnclearError
+from layout_helpers import drawn, events, lines, load, refused, score, write
 
 STEPS = range(0, 60, 10)
 ACC = ["eval/acc=avg"]
@@ -398,11 +399,14 @@ def test_a_wide_table_names_its_runs_in_a_column_of_folders_not_of_kinds(tmp_pat
     file = write(tmp_path / "all.csv", "\n".join(rows) + "\n")
     sets = ["problems_per_batch=8", "pattern=n{rollouts_per_problem}"]
     assert drawn(load(file, ACC, sets)) == planted(8, [(4, None), (8, None)])
-    for column, words in (("decoding", ("greedy", "sampled")), ("dataset", ("n4", "n8")),
-                          ("log_dir", ("n4", "n4"))):  # fmt: skip
+    for column, words in (("dataset", ("n4", "n8")), ("log_dir", ("n4", "n4")),
+                          ("host", ("gpu-a", "gpu-b"))):  # fmt: skip
         header = [*names, column]
         there = iter(list(enumerate(table(words), 2)))
-        assert with_runs(header, there, (0,), Settings())[0] == header
+        assert with_runs(file, header, there, (0,), Settings())[0] == header
+    header, there = [*names, "decoding"], iter(list(enumerate(table(("greedy", "sampled")), 2)))
+    with pytest.raises(UnclearError, match="decoding is greedy and sampled, and the steps begin"):
+        with_runs(file, header, there, (0,), Settings())
 
 
 @pytest.mark.parametrize("runs", [1, 2])
@@ -423,6 +427,22 @@ def test_a_score_that_was_renamed_is_asked_about(tmp_path: Path, runs: int) -> N
     assert drawn(curves) == planted(8, [(4, None), (8, None)])
     assert all(c.score_K.tolist() == [score(s, c.rollouts_per_problem) for s in STEPS]
                for c in curves)  # fmt: skip
+
+
+def test_a_series_that_goes_on_under_another_tag_is_asked_about(tmp_path: Path) -> None:
+    for n in (4, 8):
+        home = tmp_path / f"n{n}"
+        events(home / "events.out.tfevents.1.h",
+               [(s, "eval/acc" if s < 30 else "eval/accuracy", score(s, n)) for s in STEPS])
+        write(home / "config.json", json.dumps({"problems_per_batch": 8, "group_size": n}))
+    assert "eval/acc ends at step 20 and eval/accuracy begins behind it" in refused(tmp_path, ACC)
+    curves = load(tmp_path, [*ACC, "eval/accuracy=avg"])
+    assert drawn(curves) == planted(8, [(4, None), (8, None)])
+    for n in (4, 8):  # what is scored once, at the end
+        last = {"step": 51, "eval/final_acc": 1}
+        lines(tmp_path / f"n{n}" / "metrics.jsonl", [*rows_of(n), last])
+        (tmp_path / f"n{n}" / "events.out.tfevents.1.h").unlink()
+    assert len(load(tmp_path, ACC)) == 2
 
 
 def test_two_sweeps_of_the_same_names_are_told_by_their_folders(tmp_path: Path) -> None:

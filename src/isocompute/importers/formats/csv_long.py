@@ -17,7 +17,6 @@ from isocompute.importers.formats.whose import (
     RunsOfTable,
     identity_of,
     setting_of,
-    with_runs,
 )
 from isocompute.importers.runs.collect import MAX_RUNS, Collector
 from isocompute.importers.runs.steps import goes_back
@@ -66,8 +65,7 @@ def read_long(
     texts = [plain.index(c) for c in _TEXT_VALUE if c in plain]
     taken = (metric, value, step, nan, split, sets, *texts)
     names = ["" if i in taken else cell for i, cell in enumerate(header)]
-    names, rows, found = with_runs(names, rows, (metric, step), settings)
-    runs = RunsOfTable(path, names, rows, settings, errors)
+    runs = RunsOfTable(path, names, rows, settings, errors, (metric, step))
     extras = [i for i in range(len(plain)) if i not in (*taken, runs.named, runs.own)]
     clock = next((plain.index(c) for c in CLOCKS if c in plain), None)
     above, parents = next((plain.index(c) for c in _PARENT if c in plain), None), set[str]()
@@ -126,8 +124,6 @@ def read_long(
                 if v and plain[i]}  # fmt: skip
         collectors[name].configure(says)
         collectors[name].extras.update({k: v[:200] for k, v in says.items()})
-    for collector in collectors.values() if found else ():
-        collector.counters.infer(found)
     for name in parents & collectors.keys():
         del collectors[name]
         for collector in collectors.values():

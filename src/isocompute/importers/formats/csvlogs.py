@@ -34,7 +34,6 @@ from isocompute.importers.formats.whose import (
     RunsOfTable,
     says_one,
     setting_of,
-    with_runs,
 )
 from isocompute.importers.runs.collect import Collector
 from isocompute.importers.runs.steps import ASSUMED
@@ -156,8 +155,7 @@ def read_history(
             f"({', '.join(header[:8])}); name it with --set step=COLUMN."
         )
     at = header.index(step)
-    names, rows, found = with_runs(header, rows, (at,), settings)
-    runs = RunsOfTable(path, names, rows, settings, errors)
+    runs = RunsOfTable(path, header, rows, settings, errors, (at,))
     # `Step` of a run's history that W&B's page gives; a trainer's own counter stands beside it
     calls = "_step" in header or (step == "Step" and any(
         column is not None and column.trainer for column in map(column_of, header)
@@ -182,8 +180,6 @@ def read_history(
                 values["step"] = str(collector.counters.in_epochs(values["step"], values))
             collector.row(own, values, line, calls=calls)
     collectors = runs.settle()
-    for collector in collectors.values() if found else ():
-        collector.counters.infer(found)
     if calls and runs.named is None and count == _SAMPLED:
         for collector in collectors.values():
             collector.counters.infer(SAMPLED)

@@ -159,8 +159,10 @@ class _Head(NamedTuple):
 
     @property
     def evaluates(self) -> bool:
-        """Whether it scores checkpoints of another run."""
-        return _EVALUATES.fullmatch(self.job) is not None
+        """Whether it scores checkpoints of another run: it says no batch of training."""
+        return _EVALUATES.fullmatch(self.job) is not None and (
+            configuration(self.config).problems_per_batch is None
+        )
 
     @property
     def trains(self) -> bool:

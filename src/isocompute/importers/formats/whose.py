@@ -10,6 +10,7 @@ that is known.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import chain, islice
 from pathlib import Path
@@ -36,6 +37,7 @@ STEP_COLUMNS = (*STEPS, "steps", *STEP_KEYS)
 _RUN = ("run", "run_name", "experiment", "trial", "name", "run.name")
 _ID = (*map(str.lower, IDS), "run.hash", "run id")  # tells runs of one name apart
 _OF_FILES = re.compile(r"dir|path|file|folder|log|run|exp|job|trial|source", re.I)
+_OF_STARTS = re.compile(r"host|node|time|date|pid|user|version|commit|slurm", re.I)
 _RARELY = 10  # a run that was resumed has steps twice, far fewer than several runs share
 _MOST_CELLS = 4_000_000  # that are held to see it, 300 MB
 _OWN = "id"  # W&B's, where it is none that counts rows
@@ -120,11 +122,14 @@ class RunsOfTable:
         header: its columns; "" for one that says nothing of runs.
         rows: below it; `rows` has them all afterwards.
         settings, errors: see `Collector`.
+        series: the columns of steps and, in a long table, of metrics.
     """
 
     def __init__(
-        self, path: Path, header: Sequence[str], rows: Rows, settings: Settings, errors: Errors
+        self, path: Path, header: Sequence[str], rows: Rows, settings: Settings, errors: Errors,
+        series: Sequence[int],
     ) -> None:
+        header, rows, self._told = with_runs(path, [*header], rows, series, settings)
         self.named, self.own, self.rows = identity_of(header, rows)
         self.found: dict[str, Collector] = {}  # by what tells them apart
         self._path, self._name, self._settings, self._errors = (
@@ -179,6 +184,8 @@ class RunsOfTable:
         if differ := self._apart.differing(self._name):
             for key, one in ((k, c) for k, c in self.found.items() if k in self._said):
                 _rename(one, self._name, self._said[key], differ)
+        for one in self.found.values() if self._told else ():
+            one.counters.infer(self._told)
         return self.found
 
 
@@ -299,7 +306,7 @@ def one_of(
 
 
 def with_runs(
-    names: list[str], rows: Rows, series: Sequence[int], settings: Settings
+    path: Path, names: list[str], rows: Rows, series: Sequence[int], settings: Settings
 ) -> tuple[list[str], Rows, str]:
     """The columns, the rows, and a line where a column under another name tells runs apart.
 
@@ -307,6 +314,7 @@ def with_runs(
     tbparse), or what says an n or a seed. Another may tell scores apart, not runs.
 
     Args:
+        path: of the table.
         names: of the columns; "" for those that say nothing of runs.
         rows: below them.
         series: the columns of steps and, in a long table, of metrics.
@@ -327,10 +335,19 @@ def with_runs(
         if not 1 < len(words) <= MAX_RUNS or not all(one and number(one) is None for one in words):
             continue
         said = {tuple(number_in(one, name) for name in DESIGN[1:]) for one in words}
-        if len(said) < 2 and not _OF_FILES.search(names[i]):
-            continue
+        of_runs = len(said) > 1 or _OF_FILES.search(names[i])
+        rows_of = Counter(cells[i].strip() for _, cells in kept).values()
         still = len(kept) - len({tuple(cells[j] for j in (i, *series)) for _, cells in kept})
-        if still * _RARELY <= twice:
+        if still * _RARELY > twice or 2 * twice < len(kept) - max(rows_of):
+            continue  # it tells no steps apart, or parts of a run that was resumed
+        if not of_runs and not _OF_STARTS.search(names[i]):
+            one, other = sorted(words)[:2]
+            raise UnclearError(
+                f"{path}: rows must be of one kind, but {names[i]} is {one} and {other}, and the "
+                "steps begin anew with each; keep the rows of one, or call the column run if each "
+                "is a run."
+            )
+        if of_runs:
             told = f"run: by {names[i]}, with whose words the steps begin anew"
             return [*names[:i], "run", *names[i + 1 :]], iter(kept), told
     return names, chain(kept, rows), ""

@@ -206,8 +206,9 @@ class Collector:
             shape = *shape, split_said(values, self._splits)
         if (known := self._plans.get(shape)) is None:
             kinds = self._kinds
-            if self._evidence.begin([key for key in values if key not in kinds], step):
+            if fresh := [key for key in values if key not in kinds]:
                 self.expect(values)
+                self._evidence.begin(fresh, self.counters.side(step, values))
             read = [(key, kind) for key in values if (kind := kinds.get(key)) is not None]
             plan = of_one_set(read, tuple(values), self._series)
             if self._splits:
@@ -383,7 +384,7 @@ class Collector:
         described.trained_in(self.settings.processes)
         if described.beside:
             self.counters.infer(f"{BESIDE}{described.beside}{SIDE}")
-        collected = Collected(
+        return conclude(Collected(
             name=self.name, settings=self.settings, errors=self.errors, notes=self.notes,
             note=self.note, counters=self.counters, config=described.config,
             found=described.found, beside=described.beside, n_rows=self.n_rows,
@@ -396,5 +397,4 @@ class Collector:
             trained=max((last for _, last in self._trains.values()), default=0),
             trains_from=min((first for first, _ in self._trains.values()), default=1),
             evidence=self._evidence, problems=self._problems,
-        )
-        return conclude(collected, path, source, provenance)
+        ), path, source, provenance)  # fmt: skip

@@ -162,13 +162,11 @@ class Counters:
     def define(self, key: str, counter: str) -> None:
         """Take what the log itself says counts the steps of a key (`eval/*`: of many)."""
         self.defined |= {key: counter} if counter else {}
-        if counter and counts_checkpoints(counter):
-            self._own.add(counter)
+        self._own |= {counter} if counts_checkpoints(counter) else set()
 
     def see(self, keys: Iterable[str]) -> None:
         """Take those of the keys that count updates, by a trainer's name or as the log says it."""
-        self.seen |= {key: None for key in keys if key in STEP_KEYS or key in self._own}
-        self.seen |= self.logged
+        self.seen |= {k: None for k in keys if k in STEP_KEYS or k in self._own} | self.logged
 
     def axis(self, key: str) -> str | None:
         """The key that counts updates for a logged key; None: the tracker's own step."""

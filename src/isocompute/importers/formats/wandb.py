@@ -149,25 +149,19 @@ class _Trainer(NamedTuple):
 
 
 class _Head(NamedTuple):
-    """What a file says of its run at its beginning."""
+    """What a file says of its run at its beginning.
+
+    `trains`: its configuration says a batch of training, or all of it may come later; `evaluates`:
+    it is called so, and says no such batch.
+    """
 
     path: Path
     name: str
     group: str
     job: str
     config: dict[str, object]
-
-    @property
-    def evaluates(self) -> bool:
-        """Whether it scores checkpoints of another run: it says no batch of training."""
-        return _EVALUATES.fullmatch(self.job) is not None and (
-            configuration(self.config).problems_per_batch is None
-        )
-
-    @property
-    def trains(self) -> bool:
-        """Whether its configuration says a batch of training; all of it may come later."""
-        return configuration(self.config).problems_per_batch is not None or not self.config
+    trains: bool
+    evaluates: bool
 
     @property
     def words(self) -> set[str]:
@@ -224,7 +218,9 @@ def _head(path: Path) -> _Head:
             if run is not None:
                 break
     name, group, job = (said.get(number, "") for number in (_NAME, _GROUP, _JOB))
-    return _Head(path, name, group, job, config)
+    has_batch = configuration(config).problems_per_batch is not None
+    evaluates = not has_batch and _EVALUATES.fullmatch(job) is not None
+    return _Head(path, name, group, job, config, has_batch or not config, evaluates)
 
 
 def _configured(path: Path) -> dict[str, object]:

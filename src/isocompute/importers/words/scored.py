@@ -83,7 +83,7 @@ class Evidence:
         """Take a row, by its number and step."""
         at = row if len(values) > 1 else -step - 1
         if at < 0 and len(self._begins) < _KEYS:  # a series of its own
-            self._begins.setdefault(*values, step)
+            self._begins.setdefault(next(iter(values)), step)
         if (known := self._rows.get(at)) is not None:
             known.update(values)
         elif len(self._rows) < _ROWS:

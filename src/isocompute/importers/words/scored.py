@@ -82,8 +82,8 @@ class Evidence:
     def take(self, row: int, step: int, values: Mapping[str, object]) -> None:
         """Take a row, by its number and step."""
         at = row if len(values) > 1 else -step - 1
-        if at < 0 and len(self._begins) < _KEYS:  # a series of its own
-            self._begins.setdefault(next(iter(values)), step)
+        for key in values if at < 0 and len(self._begins) < _KEYS else ():  # a series of its own
+            self._begins.setdefault(key, step)
         if (known := self._rows.get(at)) is not None:
             known.update(values)
         elif len(self._rows) < _ROWS:

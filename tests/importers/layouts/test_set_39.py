@@ -473,3 +473,18 @@ def test_a_start_that_ended_early_under_the_one_seed_of_all_is_told(
               json.dumps({"problems_per_batch": 8, "group_size": n, "seed": 7}))
     main(["import", str(tmp_path), "--preview", "--map", ACC[0]])
     assert "are both of n = 8 and seed 7, and count as repetitions" in capsys.readouterr().err
+
+
+def test_runs_whose_n_is_asked_for_are_no_repetitions_yet(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from isocompute.cli import main
+
+    for n, seed in ((4, 1), (8, 1), (8, 2)):
+        home = tmp_path / f"n{n}_s{seed}"
+        lines(home / "metrics.jsonl", rows_of(n, seed / 1000))
+        write(home / "config.json", json.dumps({"prompts_per_step": 8, "seed": seed}))
+    main(["import", str(tmp_path), "--preview", "--map", ACC[0]])
+    told = capsys.readouterr()
+    assert "`rollouts_per_problem` must be known" in told.out
+    assert "count as repetitions" not in told.err

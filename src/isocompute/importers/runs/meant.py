@@ -70,7 +70,7 @@ def seeds_twice(runs: Sequence[ImportedRun]) -> list[str]:
     )
     of = defaultdict[tuple[object, ...], list[ImportedRun]](list)
     for run in sorted(runs, key=lambda run: -max((s.step_K.size for s in run.series), default=0)):
-        for s in run.series if run.seed is not None else ():
+        for s in run.series if None not in run.design else ():
             of[run.design, s.metric.label, s.problem_set, s.split].append(run)
     pairs = {(id(its[0]), id(its[1])): its[:2] for its in of.values()
              if len(its) > 1 and not (alike and its[1].last > _DIED * its[0].last)}  # fmt: skip

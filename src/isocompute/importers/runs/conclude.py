@@ -15,6 +15,12 @@ from pathlib import Path
 import numpy as np
 
 from isocompute.importers.runs import checks, doubts, placing, updates
+from isocompute.importers.runs.changing import (
+    join_renamed,
+    refuse_changed,
+    refuse_renamed_on_the_way,
+    refuse_several,
+)
 from isocompute.importers.runs.collected import Collected
 from isocompute.importers.runs.points import (
     Compute,
@@ -76,6 +82,8 @@ def conclude(
     """
     what = f"{path}: run {c.name}"
     doubts.refuse_of_tables(c, what)
+    join_renamed(c)
+    refuse_renamed_on_the_way(c, what)
     unit = updates.unit_of(c)
     found, cadence = unit.found, unit.cadence
     _take_scale(c, path)
@@ -88,6 +96,7 @@ def conclude(
     ticks = updates.by_unit(c, unit, what)
     _leave_out_repeats(c)
     b_p, n = _take_batch(c, values)
+    refuse_changed(c.perhaps, what, b_p, n)
     values["steps"] = values["steps"] or cadence.planned
     own_plan = found.steps or cadence.planned
     batch = None if b_p is None or n is None else b_p * n
@@ -212,7 +221,7 @@ def _tell_order(c: Collected, what: str, redone: int | None, is_backward: bool) 
         )
     if inferred or any(" with another score" in line for line in notes):
         refuse_still(c.points, what)
-        doubts.refuse_several(c.name, c.perhaps)
+        refuse_several(c.name, c.perhaps)
         doubts.refuse_going_on(c, what)
         if told := of_two_kinds(c.points):
             beside = f" (beside them: {', '.join(c.unread[:5])})" if c.unread else ""

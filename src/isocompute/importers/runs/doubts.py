@@ -17,8 +17,8 @@ from isocompute.importers.runs.cadence import accumulated
 from isocompute.importers.runs.collected import Collected
 from isocompute.importers.runs.placing import LATE
 from isocompute.importers.runs.points import started_over
-from isocompute.importers.runs.repetitions import NOT_NOISE, noise_of
 from isocompute.importers.runs.sequels import span_of
+from isocompute.importers.runs.starts import NOT_NOISE, noise_of
 from isocompute.importers.runs.steps import BEFORE
 from isocompute.importers.values.imported import ImportedRun, IntArray, UnclearError
 from isocompute.importers.values.reading import whole
@@ -136,7 +136,8 @@ def refuse_renamed(runs: Sequence[ImportedRun], label: str | None = None) -> Non
     Raises:
         UnclearError: with both keys, and the options that make them one score or two.
     """
-    scored = [run for run in runs if any(s.split == "validation" for s in run.series)]
+    scored = [run for run in runs if any(s.split == "validation" for s in run.series)
+              or (not run.series and any(map(is_rate, run.provenance.candidates)))]  # fmt: skip
     keys = dict.fromkeys(
         s.key for run in scored for s in run.series
         if s.split == "validation" and is_rate(s.key) and label in (None, s.metric.label)
@@ -227,18 +228,6 @@ def late_error(
         "its log belongs beside it.",
         options=("--set", "begins=BEGINS"), trial=("--set", "begins=0"),
     )
-
-
-def refuse_several(run: str, perhaps: Mapping[str, Mapping[int, int]]) -> None:
-    """Rows that begin again with another n, under a key that nobody mapped: other runs."""
-    for key, values in perhaps.items():
-        if len(values) > 1 and len(set(values.values())) == 1:
-            first, other = list(values)[:2]
-            raise UnclearError(
-                f"a run must have one {key}, but the rows of {run!r} have {first} and "
-                f"{other} and hold the same steps again; give each run a log of its own, or "
-                "its rows a name in `run`."
-            )
 
 
 def refuse_going_on(c: Collected, what: str) -> None:

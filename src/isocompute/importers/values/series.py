@@ -24,7 +24,7 @@ SETTINGS = ("config", "cfg", "params", "parameters", "hyperparameters", "hyperpa
 OF_MAX = "global_step/max_steps"  # ms-swift 4.4: "5/100", of all that are planned
 # What rows call their step, the most telling first; the last is Ray Tune 2's.
 STEPS = ("step", "_step", "global_step", OF_MAX, "iteration", "iter", "update", "training_step",
-         "train_step", "training_iteration")  # fmt: skip
+         "train_step", "checkpoint_step", "ckpt_step", "training_iteration")  # fmt: skip
 # And their run, where runs may share a name: pandas, MLflow, Comet, W&B.
 IDS = ("run_id", "run_uuid", "experimentKey", "experiment_key", "wandb_id")
 RUNS = ("run", "run_name", *IDS)  # keys of a row that name its run

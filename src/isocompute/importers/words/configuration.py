@@ -184,12 +184,25 @@ def _said(config: Mapping[str, object]) -> Found:
             return found
         # `batch_size` alone may be anything; a dotted key belongs to its trainer
         if part is None and not words.completions and (
-            "." in words.batch or words.batch in OWN or (words.group in GROUPS and not batch)
+            "." in words.batch or words.batch in OWN
+            or (words.group in GROUPS and not batch and not _evaluates(config))
         ):
             part = found
     # transformers' trainer_state.json and ms-swift say the plan and nothing of the batch
     planned = whole(config.get("max_steps")) or None
     return part or Found(seed=seed, steps=planned, window=whole(config.get("logging_steps")) or 1)
+
+
+def _evaluates(config: Mapping[str, object]) -> bool:
+    """Whether a configuration is of an evaluation: it samples a data set, and says no rate.
+
+    >>> _evaluates({"samples_per_question": 4, "temperature": 0.6}), _evaluates({"group_size": 4})
+    (True, False)
+    """
+    said = {key.rpartition(".")[2] for key in config}
+    return not said.isdisjoint(("temperature", "dataset", "benchmark", "ckpt", "checkpoint")) and (
+        said.isdisjoint(("lr", "learning_rate", "kl_coef", "beta", "seed", "max_steps", "steps"))
+    )
 
 
 def _asynchronous(config: Mapping[str, object], n: int | None, seed: int | None) -> Found | None:

@@ -39,6 +39,7 @@ _ROLES = ("explorer", "trainer")  # below one of these: Trinity-RFT's two proces
 # torchtune's, by the second of its start; ROLL's, by the process that wrote it
 TIMED = re.compile(r"log_(?:[0-9]{9,11}|rank_\w+)")
 _NUMBERED = re.compile(r"(?:version|exp)_[0-9]+|(?:v[0-9]+-)?[0-9]{8}[-_][0-9]{6}")
+_TIME = re.compile(r"[0-9]{2}-[0-9]{2}-[0-9]{2}")  # of a multirun of Hydra, below its date
 # Names of files that several folders of the one that is read have: those folders are its runs.
 _ALIKE: ContextVar[frozenset[str]] = ContextVar("_ALIKE", default=frozenset())
 # transformers' OUTPUT/runs/Apr02_10-26-00_HOST: jobs that one machine starts together share it
@@ -56,8 +57,12 @@ def folder_name(folder: Path) -> str:
     'G8/exp_001'
     >>> folder_name(Path("sweep/G8/runs/Apr02_10-26-00_node-07"))
     'G8'
+    >>> folder_name(Path("multirun/2026-03-02/10-15-00/0"))  # Hydra's
+    '2026-03-02/10-15-00/0'
     """
     above = folder.parent.name
+    if folder.name.isdecimal() and _TIME.fullmatch(above) and (date := folder.parent.parent.name):
+        return f"{date}/{above}/{folder.name}"
     if (above == "runs" and (job := folder.parent.parent.name) and _BY_HOST.fullmatch(folder.name)
             and len([*folder.parent.glob("*")]) < 2):  # more are starts, or PyTorch's runs
         return job
@@ -140,12 +145,12 @@ _GENERAL = frozenset(("log", "logs", "metrics", "history", "results", "scores"))
 _OF_RUNS = re.compile(r"(?:s|seed|n|g|gen|bp|bs|b|lr|run|rep|trial|part|rank|k|step|v)?[0-9.e-]+")
 # Numbers of what one job writes anew, its starts and its checkpoints, and times of the clock; those
 # of n, of seeds and of runs tell jobs apart.
+_CLOCK = (r"(?<![a-z0-9.])(?:20[0-9]{6}|20[0-9]{2}(?:-[0-9]{2}){2}|1[0-9]{9})"
+          r"(?:[-_T /]?[0-9]{2}(?:[-:.]?[0-9]{2}){1,2}(?:\.[0-9]+)?)?")  # fmt: skip
+_AT = re.compile(_CLOCK, re.I)
 _OF_JOB = re.compile(
     r"(?<![a-z])(?P<word>exp|job|v|version|attempt|try|retry|restart|resume|part|step|checkpoint|"
-    r"ckpt|iter|iteration|update)[-_]?[0-9]+(?![0-9a-z])"
-    r"|(?<![a-z0-9.])(?:20[0-9]{6}|20[0-9]{2}(?:-[0-9]{2}){2}|1[0-9]{9})"
-    r"(?:[-_T /]?[0-9]{2}(?:[-:.]?[0-9]{2}){1,2}(?:\.[0-9]+)?)?",
-    re.I,
+    rf"ckpt|iter|iteration|update)[-_]?[0-9]+(?![0-9a-z])|{_CLOCK}", re.I,
 )
 
 
@@ -156,6 +161,16 @@ def job_of(path: Path) -> str:
     'n8/exp/step/.log'
     """
     return _OF_JOB.sub(lambda found: found["word"] or "", path.as_posix())
+
+
+def started_at(path: Path) -> str:
+    """The name of a log without the time in it; "" where it has none.
+
+    >>> started_at(Path("n8/log_20261025-023700.jsonl")), started_at(Path("n8/log_2.jsonl"))
+    ('log_.jsonl', '')
+    """
+    plain = _AT.sub("", path.name)
+    return "" if plain == path.name else plain
 
 
 class Measured(NamedTuple):

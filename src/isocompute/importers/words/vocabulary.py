@@ -286,6 +286,16 @@ def counts_updates(key: str) -> bool:
     return _UPDATES.search(key) is not None and _NO_UPDATES.search(key) is None
 
 
+def counts_checkpoints(key: str) -> bool:
+    """Whether a counter that a log defines for its scores counts updates, or checkpoints by them.
+
+    >>> counts_checkpoints("checkpoint_step"), counts_checkpoints("eval/env_step")
+    (True, False)
+    """
+    plain = re.sub(r"(?:^|(?<=[/_.]))(?:ckpt|checkpoint|eval|val|test)[/_.]", "", key)
+    return counts_updates(plain)
+
+
 TRACKER_STEPS = ("step", "_step", "Step")  # names under which a tracker's own step goes
 # What counts updates beside a tracker's own step, the most telling first. OpenRLHF 0.11.0,
 # utils/logging_utils.py; open-instruct 0.3.0, grpo_fast.py (its global_step counts rollouts); slime

@@ -392,7 +392,7 @@ def codes(fit: Fit) -> set[str]:
 def test_what_was_not_tested_is_said(rng) -> None:
     assert "seeds_missing" in codes(fit_of(rng, runs=1))
     (few,) = [n for n in fit_of(rng, runs=2).notices if n.code == "few_seeds"]
-    assert few.remedy.startswith("Train more seeds: one of n = ")
+    assert few.remedy.startswith("Train more seeds, to three of each (")
     sound = codes(fit_of(rng, runs=3))
     assert not sound & {"seeds_missing", "few_seeds", "one_or_two_n", "n_not_told_apart"}
     # A check need not go further than all n were compared, nor further than a plan.

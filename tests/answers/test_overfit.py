@@ -86,7 +86,7 @@ def test_planted_overfitting_is_found_where_it_was_planted() -> None:
     assert small["validation_lost"] == pytest.approx(true, abs=0.02)
     fit = fit_sweep(curves, train=train_of(curves), draws=20)
     said = {one.code: one.text for one in fit.notices}
-    assert "n = 8, n = 16, n = 32" in said["overfitting"]
+    assert "n = 8, 16, 32" in said["overfitting"]
     assert "at worst by 0.0" in said["overfitting"]
     percent = [c.replace(score_range=(0.0, 100.0)) for c in curves]
     logged = fit_sweep(percent, train=train_of(curves), draws=20).notices

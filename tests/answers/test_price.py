@@ -16,6 +16,7 @@ from isocompute.allocation import Budget, Rates
 from isocompute.answers import advice_lines, plan_budget, plan_from_source
 from isocompute.answers.fit import fit_sweep
 from isocompute.answers.machines import doubt_words
+from isocompute.answers.metered import Meter
 from isocompute.answers.prescribe import Question
 from isocompute.answers.price import Price, counted_in, priced, timed, unit_paid_in
 from isocompute.answers.spending import filled, within
@@ -52,6 +53,10 @@ def speed_of(price: Price, c: Configuration) -> float | None:
     return price.of(c).rollouts_per_gpu_hour
 
 
+def speeds_of(price: Price) -> dict[Configuration, float]:
+    return {c: 1 / line.each() for c, line in price.hours.items()}
+
+
 def curve(n: int, hours: float | None, rollouts: float = 1e5) -> Curve:
     x = rollouts * np.array([0.0, 0.01, 0.1, 0.5, 1.0])
     spent = None if hours is None else x / rollouts * hours
@@ -67,7 +72,7 @@ def curve(n: int, hours: float | None, rollouts: float = 1e5) -> Curve:
 def test_rates_are_found_in_the_runs_and_lie_on_a_line_between_batches() -> None:
     runs = [curve(8, 100), curve(8, 90), curve(8, 120), curve(32, 62.5), curve(128, 25)]
     price = priced(runs, Rates(usd_per_gpu_hour=2.0))
-    assert price.speeds == {
+    assert speeds_of(price) == {
         Configuration(16, 8): pytest.approx(1000), Configuration(16, 32): pytest.approx(1600),
         Configuration(16, 128): pytest.approx(4000),
     }  # fmt: skip
@@ -100,13 +105,25 @@ def test_others_are_priced_by_runs_that_cut_responses_where_most_do() -> None:
     assert (itself.rollouts_per_gpu_hour, itself.tokens_per_rollout) == pytest.approx((500, 900))
 
 
+def test_an_n_that_nobody_ran_is_priced_by_the_tokens_that_its_score_takes() -> None:
+    runs = [c.replace(tokens_K=each * c.rollouts_K)
+            for c, each in ((curve(8, None), 400), (curve(128, None), 600))]  # fmt: skip
+    price, meter = priced(runs, Rates()), Meter(runs, [c.configuration for c in runs], "tokens")
+    for n in (32, 256):
+        c, tokens = Configuration(16, n), 1e7
+        (scored,) = 10 ** meter.rollouts_of(np.array([16.0 * n]), np.log10([tokens]))[:, 0]
+        assert price.buys(Budget(amount=tokens, unit="tokens"), c) == pytest.approx(scored)
+    # At another B_p responses are as long.
+    assert price.of(Configuration(64, 8)).tokens_per_rollout == pytest.approx(400)
+
+
 def test_a_rate_that_is_given_holds_for_all() -> None:
     price = priced([curve(8, 100), curve(32, 50)], Rates(rollouts_per_gpu_hour=700.0))
-    assert price.speeds == {}
+    assert speeds_of(price) == {}
     assert price.off(Configuration(16, 8)) is None
     assert speed_of(price, Configuration(16, 8)) == 700
     assert speed_of(Price(), Configuration(16, 8)) is None
-    assert priced([curve(8, None)], Rates()).speeds == {}
+    assert speeds_of(priced([curve(8, None)], Rates())) == {}
 
 
 def test_curves_without_times_take_the_rate_for_all() -> None:
@@ -147,8 +164,9 @@ def test_a_run_that_ended_early_is_compared_where_it_ended() -> None:
     runs = [growing(n, 0.25) for n in (8, 8, 32, 32, 128, 128)]
     whole, measured = priced(runs, Rates()), Configuration(16, 8)
     with_early = priced([*runs, runs[0].until(1e4)], Rates())
-    assert with_early.runs[measured] == pytest.approx(3 * list(whole.runs[measured][:1]))
-    assert with_early.speeds == pytest.approx(whole.speeds)
+    first = whole.hours[measured].runs[0]
+    assert with_early.hours[measured].runs == pytest.approx((first, first, first))
+    assert speeds_of(with_early) == pytest.approx(speeds_of(whole))
     assert with_early.off(measured) == pytest.approx(0, abs=1e-6)
 
 
@@ -179,9 +197,9 @@ def test_a_start_that_broke_off_while_it_warmed_up_is_no_price() -> None:
     whole = priced([warming(800), warming(800)], Rates())
     after = priced([warming(800), warming(800), *3 * [warming(3)]], Rates())
     assert after.of(c, rollouts=1e5) == whole.of(c, rollouts=1e5)
-    assert after.runs == whole.runs
+    assert after.hours[c].runs == whole.hours[c].runs
     # Where nothing else was timed, it is all that is known.
-    assert priced([warming(3)], Rates()).speeds[c] == pytest.approx(3 * 128 / 0.13)
+    assert speeds_of(priced([warming(3)], Rates()))[c] == pytest.approx(3 * 128 / 0.13)
 
 
 @pytest.mark.heavy
@@ -742,7 +760,7 @@ def test_a_check_costs_what_its_own_batch_takes() -> None:
     apart = {Configuration(16, N[0]): 3000.0, Configuration(16, N[1]): 1000.0}
     assert price.cost(apart)["gpu_hours"] == pytest.approx(3000 / 1000 + 1000 / 2000)
     assert price.cost(apart)["usd"] is None
-    told = notice("few_seeds", which="n = 8, 16", more="two of n = 8, 16", trains=apart)
+    told = notice("few_seeds", which="n = 8, 16", trains=apart)
     assert "(4,000 rollouts, 3.5 GPU-hours" in priced_remedy(told, price).remedy
     d = plan_budget(fit_sweep(sweep_with_times(speed)), 2e6).document
     chosen, steps = d["rollouts_per_problem"], {s["settles"]: s for s in d["run_next"]}
@@ -879,13 +897,13 @@ def test_a_verl_log_brings_its_price_through_the_archive(tmp_path: Path) -> None
     curves = load_curves(str(tmp_path / "study"))
     price = priced(curves, Rates())
     # 128 rollouts in 36 s on 8 GPUs are 1,600 a GPU-hour.
-    assert price.speeds == {
+    assert speeds_of(price) == {
         Configuration(16, 8): pytest.approx(1600), Configuration(8, 16): pytest.approx(3200),
     }  # fmt: skip
     assert main(["import", logs, "-o", str(tmp_path / "two"), "--set", pattern,
                  "--set", "gpus=4"]) == 0  # fmt: skip
     slow = priced(load_curves(str(tmp_path / "two")), Rates())
-    assert slow.speeds[Configuration(16, 8)] == pytest.approx(3200)
+    assert speeds_of(slow)[Configuration(16, 8)] == pytest.approx(3200)
 
 
 def test_verls_validation_is_in_the_rate_once_and_so_is_its_slowing_down(tmp_path: Path) -> None:
@@ -1013,7 +1031,7 @@ def test_a_run_without_times_takes_what_others_of_its_n_take() -> None:
     for one, whole in zip(filled(lacking, "gpu-hours"), runs, strict=True):
         np.testing.assert_allclose(one.gpu_hours_K, whole.gpu_hours_K, rtol=1e-9)
     # It says nothing of how much runs differ by.
-    assert len(priced(lacking, Rates()).runs[Configuration(16, 8)]) == 1
+    assert len(priced(lacking, Rates()).hours[Configuration(16, 8)].runs) == 1
     none = [c.replace(gpu_hours_K=None) if c.rollouts_per_problem == 128 else c for c in runs]
     assert "gpu-hours" not in counted_in(none)
     assert filled(none, "gpu-hours")[-1].gpu_hours_K is None

@@ -122,7 +122,7 @@ def test_a_log_tells_its_problems_its_gpus_and_that_its_rate_fell(tmp_path: Path
     assert d["wall"]["gpus"] == 2
     assert d["wall"]["hours"] == pytest.approx(d["cost"]["gpu_hours"] / 2)
     assert d["wall"]["hours"] == pytest.approx(d["steps"] * 36 / 3600, rel=0.02)
-    assert "fell to 0% of its peak: n = 8, n = 16, n = 32" in text(d, "rate_fell")
+    assert "fell to 0% of its peak: n = 8, 16, 32" in text(d, "rate_fell")
     one = plan_from_source(
         str(tmp_path / "study"), budget=Budget(amount=1e6, unit="rollouts"), problems=1000
     ).document
@@ -194,8 +194,9 @@ def test_what_is_trained_already_is_no_expense() -> None:
             "cost": {"tokens": None, "gpu_hours": 100.0, "usd": None}}  # fmt: skip
     rows = said(of({**d, "run_next": [step]}))
     assert "Nothing is left to train. To learn more (100 GPU-hours):" in rows
-    rows = said(of({**d, "run_next": [step], "trained": None}))
-    head = "Before you spend (100 GPU-hours; leaves a run of "
+    left = {"checks": 1, "steps": 900, "predicted_score": 0.3}
+    rows = said(of({**d, "run_next": [step], "trained": None, "after_checks": [left]}))
+    head = "Before you spend (100 GPU-hours; leaves a run of 900 steps"
     assert any(row.startswith(head) for row in rows)
 
 

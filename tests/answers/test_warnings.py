@@ -263,7 +263,14 @@ def test_of_several_batches_the_configuration_is_named() -> None:
     assert "(B_p x n)" in said["ceiling_unbounded"]
     alone = {one.code: one.text for one in fitted(CASES["early"][0]()).notices}
     assert "B_p" not in alone["ceiling_unbounded"]
-    assert "n = 512" in alone["ceiling_unbounded"]
+    assert ", 512 still" in alone["ceiling_unbounded"]
+
+
+def test_where_budgets_part_the_runs_that_begin_late_are_named() -> None:
+    """Of n = 512 the 20th update lies beyond what the others compared; no run ends there."""
+    fit = fit_sweep(only(sweep("equal", seeds=2, until=2.0**18.2), 8, 64, 512), draws=40)
+    (text,) = [one.text for one in fit.notices if one.code == "budgets_not_shared"]
+    assert text.endswith("the runs of n = 512 lack 20 updates by then.")
 
 
 @pytest.mark.heavy

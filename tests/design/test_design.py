@@ -20,6 +20,7 @@ from isocompute.allocation import Allocation, Rates
 from isocompute.answers import plan_budget
 from isocompute.answers.fit import fit_sweep
 from isocompute.answers.price import Price
+from isocompute.answers.spending import Spent
 from isocompute.cli import main
 from isocompute.design import (
     Asked,
@@ -424,11 +425,18 @@ def test_a_sweep_of_verl_pays_for_the_validations_that_verl_makes() -> None:
     assert tried.evaluations == tried.runs * 2 * 1200
 
 
+def always(each: float) -> Spent:
+    """A line of which every rollout takes as much."""
+    return Spent(np.zeros(1), np.log10([each]))
+
+
 # Rollouts per GPU-hour grow eightfold from n = 8 to 512, tokens of a rollout fall by half.
 DEAR = Price(
     rates=Rates(rollouts_per_gpu_hour=2000, usd_per_gpu_hour=2, tokens_per_rollout=150),
-    speeds={Configuration(16, n): 1000.0 * 2 ** (i / 2) for i, n in enumerate(N)},
-    tokens={Configuration(16, n): 200.0 / 2 ** (i / 6) for i, n in enumerate(N)},
+    spent={
+        "gpu-hours": {Configuration(16, n): always(1e-3 / 2 ** (i / 2)) for i, n in enumerate(N)},
+        "tokens": {Configuration(16, n): always(200.0 / 2 ** (i / 6)) for i, n in enumerate(N)},
+    },
 )
 
 
@@ -647,7 +655,8 @@ def test_a_file_says_the_rate_of_each_batch_and_runs_are_priced_by_it(tmp_path: 
     content = study_content(tmp_path / "s.yaml", sweep, Trainer(), final=1e6, problems=None,
                             price=price)  # fmt: skip
     rates = content["rates"]
-    assert [one["rollouts_per_gpu_hour"] for one in rates["by_batch"]] == [1000.0, 8000.0]
+    by_batch = [one["rollouts_per_gpu_hour"] for one in rates["by_batch"]]
+    assert by_batch == pytest.approx([1000, 8000])
     assert (rates["gpu_hours_per_start"], rates["evaluations_timed"]) == (2.0, True)
     path = tmp_path / "s.yaml"
     path.write_text("\n".join(f"{k}: {json.dumps(v)}" for k, v in content.items()))
@@ -660,7 +669,8 @@ def test_a_file_says_the_rate_of_each_batch_and_runs_are_priced_by_it(tmp_path: 
     assert cost.tokens == pytest.approx(drawn[0] * 200 + drawn[1] * 100)
     # A batch that nobody timed has the rate of the nearest; an older file has one for all.
     other = Allocation(problems_per_batch=16, rollouts_per_problem=256, steps=9)
-    assert study.rates_by_batch.at(other, study.rates).rollouts_per_gpu_hour == 8000
+    nearest = study.rates_by_batch.at(other, study.rates)
+    assert nearest.rollouts_per_gpu_hour == pytest.approx(8000)
     assert RatesByBatch().at(other, study.rates) is study.rates
 
 

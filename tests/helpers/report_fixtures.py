@@ -101,6 +101,7 @@ def make_plan(budget: float = 4.0e6) -> dict[str, Any]:
         "recipe": {"objective": "grpo", "kl_coef": 0.001, "entropy_coef": 0.001},
         "cost": {"tokens": 6.4e9, "gpu_hours": 310.0, "usd": 620.0, "source": {}},
         "extrapolation_log10": 0.0,
+        "after_checks": [],
         "verdict": {"level": "caution", "reason": "Only B_p = 16 was tested at n = 256."},
         "trainer": {
             "verl": {"data.train_batch_size": 16, "actor_rollout_ref.rollout.n": 256},

@@ -48,7 +48,7 @@ def blocks(records: list[bytes]) -> bytes:
 def wandb(
     path: Path, rows: list[dict[str, object]], defined: list[bytes], more: bytes = b""
 ) -> Path:
-    records = [field(13, one) for one in defined]
+    records = [field(12, one) for one in defined]
     for i, row in enumerate(rows):
         items = b"".join(
             field(1, field(1, key.encode()) + field(16, json.dumps(value).encode()))

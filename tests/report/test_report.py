@@ -297,13 +297,15 @@ def test_a_step_dearer_than_the_run_is_not_asked_for_first(tmp_path: Path) -> No
 
 
 def test_checks_say_what_they_may_gain_and_those_left_out_why(tmp_path: Path) -> None:
-    plan, hours = make_plan() | {"steps": 1000}, {"gpu_hours": 31.0, "usd": 62.0, "tokens": None}
+    hours = {"gpu_hours": 31.0, "usd": 62.0, "tokens": None}
+    left = {"checks": 1, "steps": 899, "predicted_score": 0.66}
+    plan = make_plan() | {"steps": 1000, "after_checks": [left]}
     step = {"do": "train n = 512", "settles": "capped_by_tested_n", "rollouts": 4e5,
             "cost": hours, "gain": 0.011, "lost": 0.006}  # fmt: skip
     dear = {**step, "do": "train n = 8", "settles": "bp_untested", "gain": 0.002}
     text = first_screen(page_of(tmp_path, [("a", make_fit())], plan | {"run_next": [step, dear]}))
     assert (
-        "Out of the same budget: 31 GPU-hours, $62; leaves a run of 899 steps. "
+        "Out of the same budget: 31 GPU-hours, $62; leaves a run of 899 steps, score 0.660. "
         "Train n = 512 (400k rollouts, $62; may gain 0.011, costs 0.006). "
         "Then plan again, with the new runs beside the old ones. "
         "Left out, too dear beside this run: Train n = 8 (400k rollouts, $62; may gain 0.002, "

@@ -40,7 +40,6 @@ class Frontier:
     last_J: FloatArray
     x_V: FloatArray  # log10 budgets
     score_DJV: FloatArray
-    probability_JV: FloatArray  # chance of being best
     support: tuple[float, float]  # log10 budgets between which all that could be best were compared
     compared: bool  # whether there are any such budgets
     stretches: list[dict[str, Any]]  # rows of the document's `frontier`, and of its `crossovers`
@@ -98,7 +97,6 @@ def fit_frontier(
         last_J=last_J,
         x_V=x_V,
         score_DJV=score_DJV,
-        probability_JV=probability_JV,
         support=support,
         compared=compared,
         stretches=stretches,

@@ -24,7 +24,10 @@ _OF_BEST = {"score": _SCORE, "score_interval": _SCORE, "expected_regret": _DIFFE
 _OF_PAIRS = {"scores": {"score": _SCORE, "interval": _SCORE}}
 _OF_SPREAD = {**_OF_PAIRS, "spread": _DIFFERENCE, "interval": _DIFFERENCE, "noise": _DIFFERENCE}
 _OF_BINS = {"bin_width": _DIFFERENCE, "curves": {"floor": _SCORE, "ceiling": _SCORE}}
-_OF_FIT: Mapping[str, Any] = {
+_PREDICTED = {"predicted_score": _SCORE, "predicted_score_interval": _SCORE}
+_OF_PART = {**_PREDICTED, "lost": _DIFFERENCE, "interval": _DIFFERENCE}
+# Of a fit, then of a plan.
+_ENTRIES: Mapping[str, Any] = {
     "curves": {
         "floor": _SCORE, "floor_interval": _SCORE, "ceiling": _SCORE, "ceiling_interval": _SCORE,
         "at": {"score": _SCORE, "interval": _SCORE},
@@ -49,10 +52,6 @@ _OF_FIT: Mapping[str, Any] = {
                    "train_gained": _DIFFERENCE},
     "probabilities": {"regret": _DIFFERENCE},
     "best_n": {"score": _SCORE},
-}  # fmt: skip
-_PREDICTED = {"predicted_score": _SCORE, "predicted_score_interval": _SCORE}
-_OF_PART = {**_PREDICTED, "lost": _DIFFERENCE, "interval": _DIFFERENCE}
-_OF_PLAN: Mapping[str, Any] = {
     **_PREDICTED, "expected_regret": _DIFFERENCE,
     "gain": {**_PREDICTED, "score": _DIFFERENCE, "interval": _DIFFERENCE},
     "half": _OF_PART,
@@ -65,7 +64,6 @@ _OF_PLAN: Mapping[str, Any] = {
     "rules": {rule: {"score": _SCORE, "lost": _DIFFERENCE}
               for rule in ("model", "best_so_far", "largest_n", "next_n", "paper")},
     "target": {"score": _SCORE},
-    "neighbours": _OF_FIT["neighbours"],
     "after_checks": _PREDICTED,
     "run_next": {"gain": _DIFFERENCE, "lost": _DIFFERENCE},
 }  # fmt: skip
@@ -76,10 +74,17 @@ def range_of(curves: Sequence[Curve]) -> tuple[float, float]:
     return next((c.score_range for c in curves if c.score_range != PLAIN), PLAIN)
 
 
+def _ends(d: Mapping[str, Any]) -> tuple[float, float]:
+    """What the scores of a fit or a plan could be where they were read."""
+    of_fit = (d.get("provenance") or {}).get("score_range")
+    low, high = (d.get("logged") or {}).get("range") or of_fit or PLAIN
+    return float(low), float(high)
+
+
 def span_of(d: Mapping[str, Any]) -> float:
-    """How far apart the lowest and the highest score are where those of a fit were read."""
-    low, high = (d.get("provenance") or {}).get("score_range") or PLAIN
-    return float(high - low)
+    """How far apart the lowest and the highest score are where they were read."""
+    low, high = _ends(d)
+    return high - low
 
 
 def in_logs(fit: Reading, value: float) -> float:
@@ -107,34 +112,20 @@ def logged_scores(curve: Curve) -> FloatArray:
     return np.asarray(low + (high - low) * np.asarray(curve.score_K, dtype=np.float64))
 
 
-def fit_as_logged(d: Mapping[str, Any]) -> dict[str, Any]:
-    """A fit whose scores, and differences of scores, are in the units of the log: what is shown.
+def as_logged(d: Mapping[str, Any]) -> dict[str, Any]:
+    """A fit or plan whose scores, and differences of scores, are in the units of the log.
 
     >>> fit = {"best": [{"score": 0.6, "interval": [4, 8], "expected_regret": {"4": 0.1}}],
     ...        "provenance": {"score_range": [-1, 1]}}
-    >>> shown = fit_as_logged(fit)["best"][0]
+    >>> shown = as_logged(fit)["best"][0]
     >>> round(shown["score"], 3), shown["interval"], shown["expected_regret"]
     (0.2, [4, 8], {'4': 0.2})
-    """
-    return _moved(d, _OF_FIT, (d.get("provenance") or {}).get("score_range"))
-
-
-def as_logged(d: Mapping[str, Any]) -> dict[str, Any]:
-    """A plan whose scores, and differences of scores, are in the units of the log.
-
     >>> plan = {"predicted_score": 0.6, "half": {"lost": 0.1}, "logged": {"range": [-1, 1]}}
     >>> shown = as_logged(plan)
     >>> round(shown["predicted_score"], 3), shown["half"]["lost"]
     (0.2, 0.2)
     """
-    return _moved(d, _OF_PLAN, (d.get("logged") or {}).get("range"))
-
-
-def _moved(
-    d: Mapping[str, Any], entries: Mapping[str, Any], ends: Sequence[float] | None
-) -> dict[str, Any]:
-    """A document whose entries that are scores of 0..1 are between other ends."""
-    low, high = (float(end) for end in ends or PLAIN)
+    low, high = _ends(d)
 
     def moved(value: Any, by: Any) -> Any:
         if isinstance(value, Mapping):
@@ -146,14 +137,12 @@ def _moved(
             return value
         return (high - low) * value + (low if by == _SCORE else 0.0)
 
-    return dict(d) if (low, high) == PLAIN else moved(d, entries)
+    return dict(d) if (low, high) == PLAIN else moved(d, _ENTRIES)
 
 
 def digits_of(d: Mapping[str, Any]) -> int:
     """Decimals of the scores of a plan or a fit in words: three of 0..1, one of percent."""
-    of_fit = (d.get("provenance") or {}).get("score_range")
-    low, high = (d.get("logged") or {}).get("range") or of_fit or PLAIN
-    return max(3 - round(math.log10(high - low)), 0)
+    return max(3 - round(math.log10(span_of(d))), 0)
 
 
 def score_text(d: Mapping[str, Any], value: float, sign: str = "") -> str:

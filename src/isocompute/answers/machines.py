@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -17,7 +17,9 @@ if TYPE_CHECKING:
     from isocompute.answers.prescribe import Question
 
 
-_EVENLY = 0.5  # of the gaps are the middle one; of a grid in log steps few are
+# Of the gaps between evaluations have one length: of a grid in log steps few do, and a run that was
+# cut off has one of another length at its end.
+_EVENLY = 0.5
 
 
 def update_time(curves: Sequence[Curve]) -> tuple[float, float]:
@@ -110,18 +112,31 @@ def wall_clock(
     return None if gpus is None or gpu_hours is None else {"gpus": gpus, "hours": gpu_hours / gpus}
 
 
-def cadence(curves: Sequence[Curve]) -> dict[Configuration, int]:
-    """Updates from one evaluation to the next in the longest runs whose times hold them.
+class Every(NamedTuple):
+    """Evaluations at `first`, `first + steps`, ..."""
 
-    None where they do not come evenly: a study keeps those of its grid alone.
-    """
-    found = dict[Configuration, int]()
-    for c in sorted(curves, key=lambda c: float(c.rollouts_K[-1])):
-        if c.clocked and c.steps_K is not None and len(c.steps_K) > 1:
-            apart_K = np.diff(c.steps_K)
-            if np.mean(apart_K == (usual := np.median(apart_K))) >= _EVENLY:
-                found[c.configuration] = round(float(usual))
-    return found
+    steps: int
+    first: int
+
+
+def evaluated_every(curves: Sequence[Curve]) -> Every | None:
+    """The updates from one evaluation of some runs to the next; None where they come unevenly."""
+    step_RK = [np.unique(np.rint(c.steps_K)).astype(int) for c in curves if c.steps_K is not None]
+    gaps = Counter(int(gap) for step_K in step_RK for gap in np.diff(step_K))
+    steps, times = max(gaps.items(), key=lambda one: one[1], default=(0, 0))
+    if times < max(2, _EVENLY * gaps.total()):
+        return None
+    offsets = Counter(int(step) % steps for step_K in step_RK for step in step_K[step_K > 0])
+    return Every(steps, max(offsets, key=lambda one: offsets[one]))
+
+
+def cadence(curves: Sequence[Curve]) -> dict[Configuration, int]:
+    """That of each configuration whose times hold evaluations: a study keeps those of its grid."""
+    runs = defaultdict[Configuration, list[Curve]](list)
+    for c in curves:
+        if c.clocked:
+            runs[c.configuration].append(c)
+    return {c: every.steps for c, of in runs.items() if (every := evaluated_every(of))}
 
 
 def device_of(curves: Sequence[Curve]) -> str:

@@ -16,7 +16,7 @@ import numpy as np
 
 from isocompute.allocation import Budget, powers_of_two
 from isocompute.answers import best
-from isocompute.answers.best import BoolArray, FloatArray
+from isocompute.answers.best import FloatArray
 from isocompute.answers.broke import broke_words, came_to
 from isocompute.answers.claims import SURE
 from isocompute.answers.fit import Fit
@@ -127,10 +127,6 @@ def prescribe(q: Question) -> Prescription:
     elif contest.mean_F[wanted] - contest.mean_F[at] > best.AS_GOOD:
         notes.append(_capped(contest, limit, wanted, at))
     best_n, interval = _best_n(q, n_F, chosen.problems_per_batch)
-    low, high = interval or (n, n)
-    if not round(low) <= n <= round(high):  # as it is said
-        why = _why_outside((n_F >= low) & (n_F <= high), limit, chosen_by)
-        notes.append(notice("outside_interval", n=n, low=low, high=high, why=why))
     if contest.ran:
         contended = contest.confidence_set(contest.ran)
         notes += open_choice(q.fit, contended, [n], len({*n_F[contest.ran].tolist()}), q.x)
@@ -224,16 +220,6 @@ def _capped(contest: _Contest, limit: str, wanted: int, at: int) -> Notice:
         end = came_to(q.fit, best_one)
         about |= {"step": int(end // best_one.batch_size), "trains": {best_one: end}}
     return notice(f"capped_by_{limit}", **about)
-
-
-def _why_outside(inside_F: BoolArray, limit: str | None, chosen_by: str) -> str:
-    """Why the choice lies outside the interval of the best n; True for candidates inside."""
-    if chosen_by in AS_GOOD:
-        return f"it is as good, and {AS_GOOD[chosen_by]}"
-    if limit:
-        return "the limits hold it there"
-    trend = "it scores above the trend of its neighbours"
-    return trend if inside_F.any() else "none inside was tested"
 
 
 def _guessed(contest: _Contest, at: int) -> list[int]:

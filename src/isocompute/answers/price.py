@@ -10,7 +10,6 @@ beyond the runs: `answers.spending`.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import median
@@ -38,15 +37,12 @@ class Price:
     """Rates with where they come from."""
 
     rates: Rates = field(default_factory=Rates)  # for any configuration
-    tokens: Mapping[Configuration, float] = field(default_factory=dict)  # measured, per rollout
-    speeds: Mapping[Configuration, float] = field(default_factory=dict)  # rollouts per GPU-hour
     origin: Mapping[str, str] = field(default_factory=dict)  # rate -> "study", "sweep"; else given
     # GPUs on which times were measured that are scaled to others
     timed_on: Mapping[Configuration, int] = field(default_factory=dict)
     start: float | None = None  # GPU-hours of each start of the trainer, as the runs' slices tell
-    # Of the measured ones by unit: what more and more rollouts take
+    # Measured ones by unit: what more and more rollouts take
     spent: Mapping[str, Mapping[Configuration, Spent]] = field(default_factory=dict)
-    runs: Mapping[Configuration, Sequence[float]] = field(default_factory=dict)  # hours of each
     clocked: bool = False  # times hold evaluations
     device: str = ""  # whose hours they are, if not a GPU's
     every: Mapping[Configuration, int] = field(default_factory=dict)  # then, updates between them
@@ -78,24 +74,23 @@ class Price:
     ) -> float | None:
         """What a rollout takes of a unit."""
         lines = self.spent.get(unit, {})
-        known = {o: line.each(rollouts, low=low) for o, line in lines.items()} if rollouts else {}
-        if unit == "tokens":
-            usual, known = self.rates.tokens_per_rollout, known or dict(self.tokens)
-        else:
-            usual = _inverse(self.rates.rollouts_per_gpu_hour)
-            known = known or {o: 1 / speed for o, speed in self.speeds.items()}
+        known = {o: line.each(rollouts or None, low=low) for o, line in lines.items()}
         if not known:
-            return usual
+            rates = self.rates
+            return (rates.tokens_per_rollout if unit == "tokens"
+                    else _inverse(rates.rollouts_per_gpu_hour))  # fmt: skip
         if c in known and unit != self.one_rate:
             return known[c]
         known = {o: each for o, each in known.items() if o in self.usual} or known
         if c is None or unit == self.one_rate:
             return median(known.values())
-        if unit == "tokens":  # at another B_p as at this n, else the usual ones
-            n = c.rollouts_per_problem
-            same = [t for o, t in known.items() if o.rollouts_per_problem == n]
-            return median(same or known.values())
-        return 1 / _speed_at({o: 1 / h for o, h in known.items()}, c.batch_size)
+        n = c.rollouts_per_problem
+        same = [each for o, each in known.items() if o.rollouts_per_problem == n]
+        if unit == "tokens" and same:  # responses of another B_p are as long
+            return median(same)
+        batch_J = np.array([o.batch_size for o in known], dtype=np.float64)
+        takes_J, batch = batch_J * np.array(list(known.values())), float(c.batch_size)
+        return float(update_takes(batch_J, takes_J, np.array([batch]))[0]) / batch
 
     def buys(self, budget: Budget, c: Configuration | None = None) -> float:
         """Rollouts of a configuration (None: of any) that a budget pays for, at the upper end.
@@ -169,10 +164,14 @@ class Price:
             )
         return replace(budget, amount=budget.amount - start) if start else budget
 
+    @property
+    def hours(self) -> Mapping[Configuration, Spent]:
+        """What rollouts take of GPU-hours, as far as that was measured."""
+        return self.spent.get("gpu-hours", {})
+
     def is_beyond(self, c: Configuration, rollouts: float) -> bool:
         """Whether so many rollouts lie beyond the runs whose hours are known."""
-        lines = self.spent.get("gpu-hours", {})
-        known = [lines[c]] if c in lines else list(lines.values())
+        known = [self.hours[c]] if c in self.hours else list(self.hours.values())
         return bool(known) and rollouts > BEYOND * max(line.end for line in known)
 
     def off(self, c: Configuration, rollouts: float = 0.0) -> float | None:
@@ -182,9 +181,9 @@ class Price:
         that are scaled.
         """
         scaled = self.timed_on or self.one_rate == "gpu-hours"
-        if scaled or not self.runs or self.is_beyond(c, rollouts):
+        if scaled or not self.hours or self.is_beyond(c, rollouts):
             return None
-        return within(self.runs, c)
+        return within({one: line.runs for one, line in self.hours.items()}, c)
 
     def trends(self, c: Configuration, rollouts: float) -> dict[str, str]:
         """Of each rate whose cost has two ends: what makes them differ, in words."""
@@ -212,7 +211,7 @@ class Price:
             rows[name]["trend"] = trend
         if self.origin.get("rollouts_per_gpu_hour") == "sweep" and "rollouts_per_gpu_hour" in rows:
             some = next(iter(self.timed_on.values()), None)
-            on = self.timed_on.get(c) if c in self.speeds else some
+            on = self.timed_on.get(c) if c in self.hours else some
             rows["rollouts_per_gpu_hour"] |= {
                 "off": self.off(c, rollouts), "timed_on": on, "clocked": self.clocked,
                 "beyond": self._beyond(c, rollouts),
@@ -230,7 +229,7 @@ class Price:
         """What a cost goes beyond: "batches" or "runs" that were timed, or what differs by "n"."""
         if self.one_rate == "gpu-hours":
             return "n"
-        sizes = [one.batch_size for one in self.speeds]
+        sizes = [one.batch_size for one in self.hours]
         if sizes and not min(sizes) <= c.batch_size <= max(sizes):
             return "batches"
         return "runs" if self.is_beyond(c, rollouts) else None
@@ -253,7 +252,7 @@ def per_rollout(rates: Rates, unit: str) -> float:
 
 def counted_in(curves: Sequence[Curve]) -> list[str]:
     """The units that runs of every (B_p, n) counted."""
-    of = {unit: _of_runs(curves, unit) for unit in UNITS}
+    of = {unit: {c.configuration for c in telling(curves, unit)} for unit in UNITS}
     return [u for u, seen in of.items() if all(c.configuration in seen for c in curves)]
 
 
@@ -277,8 +276,7 @@ def in_unit(budget: Budget, unit: str, price: Price) -> float:
     Raises:
         InputError: a budget in rollouts where n are compared by what is paid, which differs by n.
     """
-    differs = {"tokens": price.tokens, "gpu-hours": price.speeds}.get(unit)
-    if budget.unit == "rollouts" and differs:
+    if budget.unit == "rollouts" and unit in price.spent:
         raise InputError(
             f"`--unit {unit}` compares n at equal {unit_words(unit)}, but the budget is "
             f"{compact(budget.amount)} rollouts, which take more of some n than of others; give "
@@ -299,25 +297,20 @@ def priced(curves: Sequence[Curve], rates: Rates, origin: Mapping[str, str] | No
         rates: given, or from the study's file; they stay.
         origin: where those rates come from.
     """
-    origin = dict(origin or {})
-    tokens, speeds = dict[Configuration, float](), dict[Configuration, float]()
-    if rates.tokens_per_rollout is None and (tokens := _measured(curves, "tokens")):
-        rates = replace(rates, tokens_per_rollout=median(tokens.values()))
-        origin["tokens_per_rollout"] = "sweep"
-    if rates.rollouts_per_gpu_hour is None and (hours := _measured(curves, "gpu-hours")):
-        speeds = {c: 1 / each for c, each in hours.items()}
-        rates = replace(rates, rollouts_per_gpu_hour=median(speeds.values()))
-        origin["rollouts_per_gpu_hour"] = "sweep"
-    timed_on = {c.configuration: c.timed_on for c in curves if speeds and c.timed_on}
-    measured = {"tokens": tokens, "gpu-hours": speeds}
+    origin, spent = dict(origin or {}), dict[str, Mapping[Configuration, Spent]]()
+    if rates.tokens_per_rollout is None and (tokens := lines(curves, "tokens")):
+        spent["tokens"], origin["tokens_per_rollout"] = tokens, "sweep"
+        rates = replace(rates, tokens_per_rollout=median(t.each() for t in tokens.values()))
+    if rates.rollouts_per_gpu_hour is None and (hours := lines(curves, "gpu-hours")):
+        spent["gpu-hours"], origin["rollouts_per_gpu_hour"] = hours, "sweep"
+        rates = replace(rates, rollouts_per_gpu_hour=median(1 / h.each() for h in hours.values()))
+    of_hours = curves if "gpu-hours" in spent else ()
     starts = [c.start_s * (c.gpus or 1) / 3600 for c in curves if c.start_s is not None]
     return Price(
-        rates=rates, tokens=tokens, speeds=speeds, origin=origin, timed_on=timed_on,
-        start=median(starts) if starts else None,
-        runs=_of_runs(curves, "gpu-hours") if speeds else {},
-        spent={unit: lines(curves, unit) for unit, found in measured.items() if found},
-        clocked=bool(speeds) and any(c.clocked for c in curves), usual=_alike(curves),
-        every=cadence(curves) if speeds else {}, device=device_of(curves) if speeds else "",
+        rates=rates, spent=spent, origin=origin, usual=_alike(curves),
+        timed_on={c.configuration: c.timed_on for c in of_hours if c.timed_on},
+        start=median(starts) if starts else None, clocked=any(c.clocked for c in of_hours),
+        every=cadence(of_hours), device=device_of(of_hours),
     )  # fmt: skip
 
 
@@ -338,38 +331,6 @@ def timed(curves: Sequence[Curve], rates: Rates) -> list[Curve]:
         c if c.gpu_hours_K is not None else c.replace(gpu_hours_K=c.rollouts_K / rate)
         for c in curves
     ]
-
-
-def _measured(curves: Sequence[Curve], unit: str) -> dict[Configuration, float]:
-    """Median amount per rollout of the runs of each configuration that have it."""
-    return {c: float(np.exp(np.median(np.log(row)))) for c, row in _of_runs(curves, unit).items()}
-
-
-def _of_runs(curves: Sequence[Curve], unit: str) -> dict[Configuration, list[float]]:
-    """What a rollout takes in each run, over as many as the longest of its configuration trained.
-
-    Responses grow while a policy learns: a run that ended early is compared with the longest one
-    where it ended, not with the whole of it.
-    """
-    seen = defaultdict[Configuration, list[tuple[FloatArray, FloatArray]]](list)
-    for c in telling(curves, unit):
-        seen[c.configuration].append((c.rollouts_K, c.position(unit)))
-    return {c: _as_far_as_the_longest(runs) for c, runs in seen.items()}
-
-
-def _as_far_as_the_longest(runs: Sequence[tuple[FloatArray, FloatArray]]) -> list[float]:
-    at_K, spent_K = max(runs, key=lambda run: float(run[0][-1]))
-    whole = float(spent_K[-1] / at_K[-1])
-    known_K = (at_K > 0) & (spent_K > 0) & np.isfinite(spent_K)
-    at_U, spent_U = np.r_[0.0, at_K[known_K]], np.r_[0.0, spent_K[known_K]]
-    return [whole * float(spent[-1] / np.interp(at[-1], at_U, spent_U)) for at, spent in runs]
-
-
-def _speed_at(speeds: Mapping[Configuration, float], batch_size: int) -> float:
-    """Speed at a batch, from those of other batches."""
-    batch_J = np.array([c.batch_size for c in speeds], dtype=np.float64)
-    hours_J = batch_J / np.array(list(speeds.values()))
-    return batch_size / float(update_takes(batch_J, hours_J, np.array([float(batch_size)]))[0])
 
 
 def update_takes(batch_J: FloatArray, takes_J: FloatArray, batch_F: FloatArray) -> FloatArray:

@@ -47,6 +47,7 @@ class Spent:
     now: float = 1.0  # what a rollout takes at its end, in the mean of all
     growth: float = 0.0  # the power of the rollouts by which that changes
     level: float = 1.0  # `now` if it changes no more
+    runs: tuple[float, ...] = ()  # what a rollout takes in each run, to the end of the longest
 
     @property
     def end(self) -> float:
@@ -71,9 +72,15 @@ class Spent:
         before = np.minimum(spent - self.spent_U[0], 0.0)
         return np.asarray(np.interp(inside, self.spent_U, self.at_U) + before + more)
 
-    def each(self, rollouts: float, *, low: bool = False) -> float:
-        """What one of so many rollouts takes on average; the same as `of`, of a number and fast."""
-        at, end = math.log10(max(rollouts, 1e-300)), float(self.at_U[-1])
+    def each(self, rollouts: float | None = None, *, low: bool = False) -> float:
+        """What one of so many rollouts takes on average; the same as `of`, of a number and fast.
+
+        Args:
+            rollouts: None: as many as were logged.
+            low: as of `of`.
+        """
+        end = float(self.at_U[-1])
+        at = end if rollouts is None else math.log10(max(rollouts, 1e-300))
         at = min(max(at, float(self.at_U[0])), end + _FAR)
         if at <= end:
             return float(10 ** (np.interp(at, self.at_U, self.spent_U) - at))
@@ -84,6 +91,9 @@ class Spent:
 
 def lines(curves: Sequence[Curve], unit: str) -> dict[Configuration, Spent]:
     """The line of each configuration, in the middle of those of its runs that have the unit.
+
+    Responses grow while a policy learns: a run that ended early is compared with the longest one
+    where it ended, and goes on as that one does.
 
     Times drift with the load of a machine, too, and fall as runs that share it end: where tokens
     were counted, rollouts go on to get cheaper only as responses get shorter, and dearer only
@@ -116,7 +126,8 @@ def _middle(runs: Sequence[tuple[FloatArray, FloatArray]]) -> Spent:
     # What a run says that ends early is of an earlier policy.
     ends = [_end(*run) for run in runs if run[0][-1] >= at_U[-1] - np.log10(2)]
     now, growth, level = np.median(ends, axis=0)
-    return Spent(at_U, at_U + np.median(each_RU, axis=0), float(now), float(growth), float(level))
+    return Spent(at_U, at_U + np.median(each_RU, axis=0), float(now), float(growth), float(level),
+                 tuple(float(10 ** each_U[-1]) for each_U in each_RU))  # fmt: skip
 
 
 def _as_the_longest(

@@ -16,19 +16,6 @@ from isocompute.domain.text import compact, pasted, takes
 _SHOWS = 0.05  # of a run: less than that of its steps is not worth a word
 TO_TRAIN = " to train"  # of hours without evaluations and checkpoints
 _WHOLE = 0.9  # of a run: what is left of it scores next to nothing
-# Steps that lean on the plan's screen, the line `lr` and the command below them, for those who
-# do not see it.
-_IN_FULL = {
-    "measure the lr": "measure the learning rate",
-    "see if a sweep pays, and which n to take if not":
-        "ask if a sweep of your own pays, and which n to take if not",
-}
-
-
-def in_full(step: Mapping[str, Any]) -> str:
-    """What a step says to do, to readers who do not see the plan's screen."""
-    do = str(step.get("do") or "")
-    return _IN_FULL.get(do, do)
 
 
 def step_cost(step: Mapping[str, Any]) -> list[str]:
@@ -83,22 +70,13 @@ def with_checks(d: Mapping[str, Any], steps: Sequence[Mapping[str, Any]], most: 
     said = ", ".join(amounts(shown)[:most]) or takes(spent)
     # How much a gauge of unknown problems samples is not known.
     open_ = any(one.get("settles") == "difficulty_assumed" and one not in paid for one in steps)
-    left = steps_left(d, steps)
-    less = "; nothing is left for the run" if left == 0 else ""
-    if left:
-        less = f"; leaves a run of {left:,} steps"
-        row = next((row for row in d.get("after_checks") or () if row["steps"] == left), None)
-        less += "" if row is None else f", score {score_text(d, row['predicted_score'])}"
+    less = ""
+    if share_paid(d, steps) is not None:  # without a row for as many, the first ones, none is left
+        row = next((row for row in d["after_checks"] if row["checks"] == len(steps)), None)
+        less = "; nothing is left for the run" if row is None else (
+            f"; leaves a run of {row['steps']:,} steps, "
+            f"score {score_text(d, row['predicted_score'])}")  # fmt: skip
     return f"{'at least ' * open_}{said}{less}"
-
-
-def steps_left(d: Mapping[str, Any], steps: Sequence[Mapping[str, Any]]) -> int | None:
-    """Steps that some checks leave of the run of a plan; None: all that shows."""
-    if (share := share_paid(d, steps)) is None:
-        return None
-    rows: dict[int, int] = {r["checks"]: r["steps"] for r in d.get("after_checks") or ()}
-    # Without a row for as many, the first ones: what its share would leave of equal steps.
-    return rows.get(len(steps), whole_steps((1 - share) * (d.get("steps") or 0)))
 
 
 def whole_steps(steps: float) -> int:
@@ -112,7 +90,7 @@ def whole_steps(steps: float) -> int:
 
 def share_paid(d: Mapping[str, Any], steps: Sequence[Mapping[str, Any]]) -> float | None:
     """What some checks take of the price of a plan's run; None: nothing that shows."""
-    if d.get("after_checks", ()) is None:
+    if d.get("after_checks") is None:
         return None
     paid = [one for one in steps if one.get("rollouts")]
     if d.get("trained") or not paid or (share := _times(d, *_together(paid))) < _SHOWS:

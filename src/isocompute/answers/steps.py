@@ -42,10 +42,10 @@ _STEPS: Mapping[str, tuple[str, str, str | None]] = {
         "time ten updates", "", "time ten updates on the GPUs of the plan"),
     "one_or_two_n": ("train n = {to_n}", _RUN, _TRAIN),
     "law_of_another_model": (
-        "see if a sweep pays, and which n to take if not",
+        "see if a sweep of your own pays, and which n to take if not",
         "isocompute design --budget {spend}{known} -o {study}", None),
     "split_untested": ("train this split", _RUN, f"{_TRAIN} once"),
-    "anchor_assumed": ("measure the lr", _LR, SAY_RATE),
+    "anchor_assumed": ("tune the learning rate", _LR, SAY_RATE),
     "difficulty_assumed": (
         "gauge difficulty", "isocompute difficulty problems.jsonl --model MODEL", None),
     "n_not_told_apart": _SEEDS,

@@ -21,7 +21,8 @@ from isocompute.answers.logged import in_words, range_of
 from isocompute.answers.overfit import Windows
 from isocompute.answers.reading import Reading
 from isocompute.domain import Configuration, Effort, Notice, Work, notice, ordered
-from isocompute.domain.text import compact, fold, unit_words
+from isocompute.domain.notices import LISTED
+from isocompute.domain.text import compact, fold, some_of, unit_words
 from isocompute.health.advice import OF_RUNS
 from isocompute.health.rules import SURE
 from isocompute.health.shape import roughness
@@ -91,8 +92,8 @@ def seeds(
 def named(fit: Reading, which: Sequence[Configuration]) -> str:
     """Configurations in words: n = 8, 16; with their B_p where several were fitted."""
     if len({c.problems_per_batch for c in fit.configurations}) > 1:
-        return ", ".join(map(str, which)) + " (B_p x n)"
-    return "n = " + ", ".join(str(c.rollouts_per_problem) for c in which)
+        return some_of(map(str, which), LISTED) + " (B_p x n)"
+    return "n = " + some_of((str(c.rollouts_per_problem) for c in which), LISTED)
 
 
 def open_choice(
@@ -155,9 +156,7 @@ def _learned(fit: Reading) -> Iterator[Notice]:
     if 2 * len(fallen) > len(of):
         # The shortest run of those, then of the smallest batch, is the cheapest to try again.
         first = min(fallen, key=lambda c: (fit.trained(c), c.batch_size, c))
-        names = [named(fit, [c]) for c in fallen]
-        names[1:] = (name.removeprefix("n = ") for name in names[1:])
-        yield notice("scores_fall", fallen=names, which=named(fit, [first]),
+        yield notice("scores_fall", fallen=named(fit, fallen), which=named(fit, [first]),
                      trains={first: fit.trained(first) / 4})  # fmt: skip
     elif flat:
         low, high = range_of(fit.curves)
@@ -184,15 +183,14 @@ def _read(fit: Reading) -> Iterator[Notice]:
         yield _never_compared(fit)
     said = Counter((c.configuration, c.seed) for c in fit.curves if c.seed is not None)
     if again := {of for (of, _), count in said.items() if count > 1}:
-        yield notice("seed_repeated", which=[named(fit, [c]) for c in sorted(again)])
+        yield notice("seed_repeated", which=named(fit, sorted(again)))
 
 
 def _falls(fit: Reading) -> Iterator[Notice]:
     """What fell after a peak, where not most fell from the start."""
-    of = fit.windows
-    late = [named(fit, [c]) for c in fallen(fit)]
+    of, late = fit.windows, fallen(fit)
     if late and 2 * len(_fallen(of)) <= len(of):
-        yield notice("falls_after_peak", which=late)
+        yield notice("falls_after_peak", which=named(fit, late))
 
 
 def untested(
@@ -220,10 +218,7 @@ def untested(
         few = {c: r for c, r in zip(fit.configurations, runs_J, strict=True) if r < ENOUGH_N}
         few = {c: r for c, r in few.items() if c in near} or few
         trains = {c: seeds(fit, [c], ENOUGH_N - int(r), x)[c] for c, r in few.items()}
-        lacks = {"one": [c for c, r in few.items() if r == ENOUGH_N - 1],
-                 "two": [c for c, r in few.items() if r < ENOUGH_N - 1]}  # fmt: skip
-        said = " and ".join(f"{k} of {named(fit, some)}" for k, some in lacks.items() if some)
-        yield notice("few_seeds", which=named(fit, list(few)), more=said, trains=trains)
+        yield notice("few_seeds", which=named(fit, list(few)), trains=trains)
     if len(n) > 1 and confounded(fit.configurations):
         two = [*of[:2], *(c for c in fit.configurations if c not in of)][:2]
         again = [c._replace(problems_per_batch=2 * c.problems_per_batch) for c in two]
@@ -302,13 +297,13 @@ def _runs(fit: Fit) -> Iterator[Notice]:
     rough = [c.configuration for c, r in found if r is not None and r.too_rough]
     sizes = sorted({c.trials for c in curves if c.trials})
 
-    def names(which: Iterable[Configuration]) -> list[str]:
-        return [named(fit, [c]) for c in sorted(set(which))]
+    def names(which: Iterable[Configuration]) -> str:
+        return named(fit, sorted(set(which)))
 
     if fit.broke:
         yield _unhealthy(fit)
-    if stopped := names(c for c, s in state.items() if s == "stopped"):
-        yield notice("stopped_early", which=stopped)
+    if stopped := [c for c, s in state.items() if s == "stopped"]:
+        yield notice("stopped_early", which=named(fit, stopped))
     if failed := [c for c in curves if c.failed_rules]:
         of_each = Counter(c.configuration for c in failed)
         again = {c: Work(k * fit.buys(c, high_x), runs=k) for c, k in of_each.items()}
@@ -330,13 +325,17 @@ def _runs(fit: Fit) -> Iterator[Notice]:
         which = names(Configuration(*(r[name] for name in Configuration._fields)) for r in over)
         lost = in_words(fit, worst["validation_lost"], difference=True)
         yield notice("overfitting", which=which, lost=lost, at=worst["from"], unit=fit.unit)
-    if open_ := names(unbounded(fit)):
-        yield notice("ceiling_unbounded", which=open_)
+    if open_ := unbounded(fit):
+        yield notice("ceiling_unbounded", which=named(fit, open_))
     if fit.frontier.compared and of.last_J.max() - high >= HALF:
-        short = names(c for c, end in zip(state, of.last_J, strict=True) if end <= high + HALF / 2)
-        yield notice("budgets_not_shared", at=high_x, unit=fit.unit, which=short)
-    if out := names({c.configuration for c in curves} - set(state)):
-        yield notice("configuration_left_out", which=out, why="no score after step 0")
+        spans = list(zip(state, of.first_J, of.last_J, strict=True))
+        short, end = [c for c, _, last in spans if last <= high + HALF / 2], "end"
+        if not short:  # a large batch has few updates at budgets that others passed long ago
+            short, end = [c for c, first, _ in spans if first > high], f"lack {MIN_STEPS} updates"
+        yield notice("budgets_not_shared", at=high_x, unit=fit.unit, which=named(fit, short),
+                     end=end)  # fmt: skip
+    if out := {c.configuration for c in curves} - set(state):
+        yield notice("configuration_left_out", which=names(out), why="no score after step 0")
     if mixed := sum(c.n_repeated for c in curves if c.n_repeated > len(c.score_K) / 20):
         yield notice("runs_mixed", n_rows=mixed)
     if missing := sum(c.n_missing for c in curves):

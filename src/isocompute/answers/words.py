@@ -365,7 +365,7 @@ def best_n_words(d: Mapping[str, Any]) -> str:
         return f"The best n is {where}; n = {n} was never tested."
     if first == last == n:
         return f"The best n is {where}; {n} alone was tested."
-    if says(d, "outside_interval"):  # it stands out of the trend over n
+    if not round(ends[0]) <= n <= round(ends[1]):  # it stands out of the trend over n
         return f"Of those {of}, n = {n} {best_is}; by the trend over n the best is {where}."
     if low == high:
         return f"The best n is {where}."

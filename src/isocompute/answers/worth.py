@@ -5,17 +5,16 @@ with what is left of the budget, against the run that its price shortens. A chec
 as it can gain is not asked for; nor one that leaves a run that scores no more than what is trained
 already, for there is no run left to choose.
 
-Shape legend: D draws, F candidates, S runs that are seen, K evaluations of a run.
+Shape legend: D draws, F candidates, S runs that are seen.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import count
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -23,11 +22,12 @@ from isocompute.allocation import Allocation
 from isocompute.answers.best import AS_GOOD, FloatArray, interval
 from isocompute.answers.broke import went_as_far
 from isocompute.answers.logged import score_text
+from isocompute.answers.machines import evaluated_every
 from isocompute.answers.prescribe import Prescription, Question
 from isocompute.answers.reading import Reading
 from isocompute.answers.spending import solved
 from isocompute.answers.step_lines import checks, share_paid, whole_steps
-from isocompute.domain import Configuration, Curve, Effort, Work
+from isocompute.domain import Configuration, Effort, Work
 from isocompute.domain.text import fitting, two_digits
 from isocompute.model.data import MIN_STEPS
 
@@ -38,8 +38,6 @@ FURTHER = 2.0
 # most of those, at 0.95 few plans have a check before they end.
 POWER = 0.8
 _STEP = 1.1  # between the two budgets that give the slope of a curve
-# Of the distances between evaluations: a run that was cut off has one of another length at its end.
-_REGULAR = 0.9
 # Steps that compare what was tested, by two more runs of each, or by those there are, further on.
 _AMONG_TESTED = ("n_not_told_apart", "seeds_missing", "extrapolated")
 # Steps that try one run of something else, or of a choice that nobody ran.
@@ -223,31 +221,6 @@ def one_run(
     return score_D, fit.posterior.of_one_run(score_D, further_D - score_D, _STEP, which)
 
 
-class Every(NamedTuple):
-    """Evaluations at `first`, `first + steps`, ..."""
-
-    steps: int
-    first: int
-
-
-def evaluated_every(curves: Sequence[Curve], c: Configuration) -> Every | None:
-    """The interval at which runs are evaluated, those of a configuration where there are some.
-
-    Returns:
-        None where their logs show no regular one.
-    """
-    with_steps = [r for r in curves if r.steps_K is not None]
-    of = [r for r in with_steps if r.configuration == c] or with_steps
-    step_RK = [np.unique(np.rint(r.steps_K[r.steps_K > 0])).astype(int) for r in of
-               if r.steps_K is not None]  # fmt: skip
-    gaps = Counter(int(gap) for step_K in step_RK for gap in np.diff(step_K))
-    every, times = max(gaps.items(), key=lambda one: one[1], default=(0, 0))
-    if times < max(2, _REGULAR * gaps.total()):
-        return None
-    offsets = Counter(int(step) % every for step_K in step_RK for step in step_K)
-    return Every(every, max(offsets, key=lambda one: offsets[one]))
-
-
 def check_on_the_way(q: Question, chosen: Configuration) -> dict[str, Any] | None:
     """The score that one evaluation of one run should have, where that finds a run that stalls.
 
@@ -264,7 +237,8 @@ def check_on_the_way(q: Question, chosen: Configuration) -> dict[str, Any] | Non
     known = max(fit.reached(chosen), fit.support[1])
     now_D, x = fit.scores_of([chosen], known)[:, 0], FURTHER * known
     stalled_D = fit.posterior.of_one_run(now_D, np.zeros_like(now_D), _STEP)
-    every = evaluated_every(fit.curves, chosen)
+    own = [r for r in fit.curves if r.configuration == chosen and r.steps_K is not None]
+    every = evaluated_every(own or fit.curves)
     while 2 * x <= q.x:
         step, at = max(int(q.rollouts(chosen, x)) // chosen.batch_size, 1), x
         if every is not None:

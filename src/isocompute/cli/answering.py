@@ -39,7 +39,7 @@ def fit(options: Options) -> int:
     from isocompute.allocation import Rates
     from isocompute.answers import fit_sweep
     from isocompute.answers.claims import best_n_rows
-    from isocompute.answers.logged import digits_of, fit_as_logged
+    from isocompute.answers.logged import as_logged, digits_of
     from isocompute.cli.evidence import best_n_lines
     from isocompute.cli.fit_full import full_lines
     from isocompute.cli.fit_short import fit_lines
@@ -72,7 +72,7 @@ def fit(options: Options) -> int:
     write_json(document, options.json)
     again = repeated(options)
     lines = full_lines if options.full else fit_lines
-    shown = fit_as_logged(document).get("best_n", ()) if rows else ()
+    shown = as_logged(document).get("best_n", ()) if rows else ()
     more = [] if options.full else best_n_lines(shown, digits_of(document))
     target = study_facts(sources[0]).target if len(sources) == 1 else None
     show([*lines(document, again, target=target), *more], quiet=options.json == "-")

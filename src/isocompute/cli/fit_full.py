@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
-from isocompute.answers.logged import digits_of, fit_as_logged, score_text
+from isocompute.answers.logged import as_logged, digits_of, score_text
+from isocompute.answers.step_lines import note_lines
 from isocompute.answers.words import n_words
 from isocompute.cli.cells import indented, number, span, table, wrapped
 from isocompute.cli.evidence import (
@@ -30,7 +31,7 @@ _LISTED = 6
 def full_lines(document: Row, options: str = "", *, target: float | None = None) -> list[str]:
     """The short answer, then all of the `fit --json` document that people read."""
     lines = [*fit_lines(document, options, pointers=False, target=target), "", "Curves:"]
-    document = fit_as_logged(document)
+    document = as_logged(document)
     unit, other = document["unit"], document["law_problems_per_batch"]
     lines += indented(_curve_table(document))
     lines += group_lines(document["curves"])
@@ -51,12 +52,12 @@ def full_lines(document: Row, options: str = "", *, target: float | None = None)
     lines += gap_lines(document["train_test"], digits_of(document))
     lines += ["", *backtest_lines(document["backtest"], digits_of(document))]
     lines += ["", *_paper_beside(document)] if several else []
-    return [*lines, "", *note_lines(document["notices"])]
+    return [*lines, "", *note_lines(document)]
 
 
 def paper_lines(document: Row) -> list[str]:
     """What `fit --method paper` prints: the published method's answers, under its own name."""
-    document = fit_as_logged(document)
+    document = as_logged(document)
     said, digits = document["paper"], digits_of(document)
     curves = said["curves"]
     rows = [
@@ -78,12 +79,6 @@ def paper_lines(document: Row) -> list[str]:
         left = ", ".join(str(c["rollouts_per_problem"]) for c in said["left_out"])
         lines += wrapped(f"Left out, with fewer than 4 records: n = {left}.")
     return [*lines, "", *_paper(said), *_printed(document)]
-
-
-def note_lines(notices: Sequence[Row]) -> list[str]:
-    """One wrapped paragraph per notice, the gravest first."""
-    told = (f"{one['level']}: {one['text']} {one['remedy']} [{one['code']}]" for one in notices)
-    return wrapped(*told, indent="")
 
 
 def _paper_beside(document: Row) -> list[str]:

@@ -7,7 +7,7 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from isocompute.answers.logged import fit_as_logged, score_text
+from isocompute.answers.logged import as_logged, score_text
 from isocompute.answers.words import n_words, others_words, span_words
 from isocompute.cli.cells import WIDTH
 from isocompute.domain.text import at_least_fold, compact, fold, pasted, unit_words
@@ -35,7 +35,7 @@ def fit_lines(
         pointers: also where more stands.
         target: rollouts of the run that the study was to plan.
     """
-    document = fit_as_logged(document)
+    document = as_logged(document)
     source = _source(document) + (f" {options}" if options else "")
     best = [b for b in document["best"] if not b["extrapolated"]]
     answer = [

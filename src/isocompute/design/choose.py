@@ -272,7 +272,7 @@ def _limits_of(
     if worlds.fit is None and bought > PRIOR_TIMES * worlds.longest:
         yield notice("beyond_prior", times=bought / worlds.longest)
     batches = sorted(p.problems_per_batch * n for p in parts for n in p.rollouts_per_problem)
-    given = not limits.price.speeds and limits.price.rates.rollouts_per_gpu_hour is not None
+    given = not limits.price.hours and limits.price.rates.rollouts_per_gpu_hour is not None
     if given and worlds.batches is not None:
         low, high = worlds.batches
         for batch, far, word in ((batches[0], low / FAR, "smaller"),

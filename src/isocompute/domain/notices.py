@@ -13,11 +13,10 @@ from functools import partial
 from typing import Any, Literal, NamedTuple, get_args
 
 from isocompute.domain.curve import Configuration, Effort
-from isocompute.domain.text import compact, singular, takes, unit_words
+from isocompute.domain.text import compact, singular, some_of, takes, unit_words
 
 Level = Literal["stop", "caution", "note"]  # no plan; confidence is lower; good to know
-_LISTED = 6
-_PAIR = " (B_p x n)"  # said once of a list
+LISTED = 6  # of a list that is said
 
 
 class Template(NamedTuple):
@@ -76,7 +75,7 @@ TABLES: Mapping[str, Mapping[str, Template]] = {
             "Train two more seeds of {which}{takes}."),
         "few_seeds": _note(
             "Fewer than 3 runs of {which}: the spread between them is taken from other runs.",
-            "Train more seeds: {more}{takes}."),
+            "Train more seeds, to three of each{takes}."),
         "seed_repeated": _note(
             "Several runs of {which} say the same seed, and count as several seeds.",
             "If one of them was a new start of another, move the log of the other away."),
@@ -133,7 +132,7 @@ TABLES: Mapping[str, Mapping[str, Template]] = {
         "stopped_early": _note(
             "Ended before half the largest budget: {which}.", "Continue only n that may win."),
         "budgets_not_shared": _note(
-            "Beyond {at:k} {unit} not every n can be compared: the runs of {which} end by then.",
+            "Beyond {at:k} {unit} not every n can be compared: the runs of {which} {end} by then.",
             "Train these further."),
         "configuration_left_out": _caution(
             "{which} was left out: {why}.", "Evaluate it after step 0, too, at 3 budgets or more."),
@@ -170,9 +169,6 @@ TABLES: Mapping[str, Mapping[str, Template]] = {
         "split_untested": _caution(
             "B_p = {bp} was never tested at n = {n}: its score is a guess from its neighbours.",
             "Train this split for one run{takes}."),
-        "outside_interval": _note(
-            "n = {n} lies outside the interval of the best n, {low:.0f} to {high:.0f}: {why}.",
-            "Nothing to do."),
         "bp_unhealthy": _caution(
             "B_p = {bp} at n = {n} {rules}, so the plan takes B_p = {taken}.",
             "Stay with B_p = {taken}."),
@@ -355,10 +351,7 @@ class _Words(string.Formatter):
         if spec == "k":
             return compact(value)
         if isinstance(value, list):
-            words, more = [str(one) for one in value], len(value) - _LISTED
-            unit = _PAIR if words and all(word.endswith(_PAIR) for word in words) else ""
-            listed = ", ".join(word.removesuffix(unit) for word in words[:_LISTED]) + unit
-            return f"{listed} and {more} more" if more > 0 else listed
+            return some_of(map(str, value), LISTED)
         return str(super().format_field(value, spec))
 
 

@@ -14,12 +14,12 @@ Where a line belongs. A package imports from those above it alone, this folder f
   command (launched), a list of runs (listed), any file that names it (elsewhere), the log's own
   rows (described).
 - runs: rows are taken (collect, collected, points); they become updates (updates, steps, counting,
-  cadence, placing), B_p, n and compute (conclude, checks, doubts); records and logs that are one
-  run (identity, shared, sequels, siblings, begun), which runs are repetitions (repetitions,
-  grids), and which of them are meant (meant).
-- tables: those that people made (tidy), from any file (table, workbooks): what is taken of them
-  (taken), their contract (columns, cells, ranges, checks), curves (curves, wide), what stands
-  beside them (beside); one that was given to an import (handing).
+  cadence, placing), B_p, n and compute (conclude, checks, changing, doubts); records and logs that
+  are one run (identity, shared, sequels, siblings, begun), which runs are repetitions (repetitions,
+  grids, starts), and which of them are meant (meant).
+- tables: those that people made (tidy), from any file (table, workbooks, databases): what is taken
+  of them (taken), their contract (columns, cells, ranges, checks), curves (curves, wide), what
+  stands beside them (beside); one that was given to an import (handing).
 - formats: a reader for every kind of log: JSON (jsonl, documents, dumps, recording),
   CSV and Parquet (csvlogs, csv_long, parquetlogs), what a console printed (console, progress,
   printed) or people wrote (written, notebooks), trackers (tensorboard, wandb, swanlab, stores),

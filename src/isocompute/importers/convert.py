@@ -22,6 +22,7 @@ from isocompute.importers.values.imported import ImportedRun, Series
 from isocompute.importers.values.reading import whole
 from isocompute.importers.values.timing import gpu_hours, groups_of
 from isocompute.importers.words.asking import first_error, require_configuration
+from isocompute.importers.words.called import mapping
 from isocompute.importers.words.recorded import recorded_said
 from isocompute.importers.words.scale import MOST_ROLLOUTS
 from isocompute.importers.words.scored import (
@@ -352,14 +353,14 @@ def _refuse_mixtures(chosen: Sequence[tuple[ImportedRun, Series]], label: str) -
              for run, s in reversed(chosen)}  # fmt: skip
     one_each = len({(id(r), s.problem_set, s.split) for r, s in chosen}) == len(chosen)
     if len(kinds) > 1 and not (is_own(label) and one_each):  # a name of the user's, for all of them
-        seen = "; ".join(
-            f"{estimator} of {variable or '?'} (run {name!r})"
-            for (estimator, variable), name in sorted(kinds.items())
-        )
+        seen = "; ".join(f"{of} of {variable or '?'} (run {name!r})"
+                         for (of, variable), name in sorted(kinds.items()))  # fmt: skip
+        one = " ".join(mapping(key, "own") for key in sorted({s.key for _, s in chosen}))
+        same = one_each and len({of for of, _ in kinds}) == 1 and one.count("--map") <= _NAMED
         raise InputError(
-            f"one fit must use one estimator of one variable, but {label} is: {seen}; import the "
-            "runs of each apart, with a --range of their own, and fit the studies together if they "
-            "are one score on two scales; or import the per-sample dumps of all of them."
+            f"one fit must use one estimator of one variable, but {label} is: {seen}; read the "
+            f"logs {f'with {one} and --metric own if they are one score, or ' if same else ''}"
+            "apart, with a --range of their own, to fit the studies together; or import dumps."
         )
 
 

@@ -7,7 +7,6 @@ from typing import Any
 
 from isocompute.answers.step_lines import (
     checks,
-    in_full,
     stake_words,
     step_cost,
     too_dear,
@@ -71,7 +70,7 @@ def _do_first(document: Document) -> list[Section]:
 def _priced(step: Mapping[str, Any], document: Document) -> str:
     """A step with what it costs, in hours or money, and what it may gain."""
     beside = [part for part in (step_cost(step)[:2][-1], stake_words(step, document)) if part]
-    return in_full(step) + (f" ({'; '.join(beside)})" if beside else "")
+    return str(step.get("do") or "") + (f" ({'; '.join(beside)})" if beside else "")
 
 
 def _sentence(text: str) -> str:

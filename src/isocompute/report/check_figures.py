@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 
-from isocompute.answers.logged import as_logged, fit_as_logged
+from isocompute.answers.logged import as_logged
 from isocompute.errors import InputError
 from isocompute.report.canvas import budget_axis, canvas, end_labels, house
 from isocompute.report.reading import metric_of, pair_of, styles_of
@@ -84,7 +84,7 @@ def loss_by_n(
     Raises:
         InputError: if fewer than two budgets were compared.
     """
-    document = with_plan(fit_as_logged(fit.document), None if plan is None else as_logged(plan))
+    document = with_plan(as_logged(fit.document), None if plan is None else as_logged(plan))
     x, lost, pairs = _draws(document, "regret")
     figure, axes = canvas(title, setting_name(document))
     styles = styles_of(fit)
@@ -136,7 +136,7 @@ def backtest(fit: Fit, *, title: str = "Predictions for budgets not seen") -> Fi
     Raises:
         InputError: if the sweep was too short for a back-test.
     """
-    document = fit_as_logged(fit.document)
+    document = as_logged(fit.document)
     rows = (document.get("backtest") or {}).get("rows") or []
     if not rows:
         raise InputError(

@@ -11,7 +11,6 @@ from isocompute.answers.around import PUBLISHED_MODEL, known_words
 from isocompute.answers.broke import trained_words
 from isocompute.answers.logged import as_logged, score_text
 from isocompute.answers.words import best_n_words, span_words
-from isocompute.domain import says
 from isocompute.domain.text import compact
 from isocompute.report import words
 from isocompute.report.before import before
@@ -227,6 +226,7 @@ def _strip(fit: Document | None, row: Document, chosen: float | None) -> Section
         return round(4 + 92 * (math.log2(value) - low) / (high - low), 2)
 
     good = {int(m) for m in row.get("as_good") or []}
+    apart = None not in wide and not round(wide[0]) <= chosen <= round(wide[1])
     marked = sorted({*tested, *(2**i for i in range(low, high + 1))})
     return {
         "ticks": [
@@ -237,5 +237,5 @@ def _strip(fit: Document | None, row: Document, chosen: float | None) -> Section
         "chosen": place(chosen),
         "label": compact(chosen),
         "any_good": len(good) > 1,
-        "bar": f"interval of the {'trend over n' if says(row, 'outside_interval') else 'best n'}",
+        "bar": f"interval of the {'trend over n' if apart else 'best n'}",
     }

@@ -24,7 +24,7 @@ import jinja2
 from markupsafe import Markup, escape
 
 from isocompute import __version__
-from isocompute.answers.logged import as_logged, fit_as_logged
+from isocompute.answers.logged import as_logged
 from isocompute.domain.text import plain, visible
 from isocompute.errors import InputError
 from isocompute.files import write_text
@@ -120,7 +120,7 @@ def plain_context(
     context: dict[str, Any] = plain(
         {
             "answer": answer(
-                fit_as_logged(fits[0][1].document) if fits else None,
+                as_logged(fits[0][1].document) if fits else None,
                 hidden or None,
                 thumbnail,
                 cautions,

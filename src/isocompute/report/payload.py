@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from isocompute.answers.logged import as_logged, fit_as_logged, logged_scores
+from isocompute.answers.logged import as_logged, logged_scores
 from isocompute.domain.text import plain, visible
 from isocompute.report.style import SeriesStyle, series_styles
 from isocompute.report.words import Document, planned_at, printed_of, redact, with_plan
@@ -93,7 +93,7 @@ def varies_problems_per_batch(fits: Sequence[tuple[str, Fit]], study: StudyView 
 
 def fit_payload(name: str, fit: Fit, plan: Document | None = None) -> dict[str, Any]:
     """One fit, ready to draw: document, with chances up to a plan's budget, and raw curves."""
-    document = with_plan(fit_as_logged(fit.document), plan and as_logged(plan))
+    document = with_plan(as_logged(fit.document), plan and as_logged(plan))
     unit = str(document.get("unit") or "rollouts")
     runs, dropped, drawn = [], 0, 0
     for curve in fit.curves:

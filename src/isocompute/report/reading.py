@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from isocompute.answers.law import Law
-from isocompute.answers.logged import fit_as_logged, logged_scores
+from isocompute.answers.logged import as_logged, logged_scores
 from isocompute.report.canvas import label_text
 from isocompute.report.payload import configurations
 from isocompute.report.style import SeriesStyle, series_styles
@@ -68,7 +68,7 @@ def pair_of(row: Row) -> tuple[int, int]:
 def lines_of(fit: Fit) -> dict[tuple[int, int], Line]:
     """The fitted curve of every configuration, from its own first evaluation on."""
     found = {}
-    for row in fit_as_logged(fit.document)["curves"]:
+    for row in as_logged(fit.document)["curves"]:
         at, first = row["at"], data_span(fit, pair_of(row))[0]
         ends = np.array([one["interval"] for one in at], dtype=np.float64)
         line = Line(

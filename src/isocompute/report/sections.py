@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from isocompute.answers.logged import fit_as_logged
+from isocompute.answers.logged import as_logged
 from isocompute.answers.plan import OF_ITS_END
 from isocompute.domain.text import compact, visible
 from isocompute.health import METRICS as HEALTH_METRICS
@@ -30,7 +30,7 @@ _LEVELS = ("stop", "caution", "note")
 
 def fit_section(name: str, fit: Fit, plan: Document | None = None) -> Section:
     """Sentences, figures and tables of one fit, as far as the budget of a plan with it."""
-    document = fit_as_logged(fit.document)
+    document = as_logged(fit.document)
     score = scores_of(document)
     return {
         "name": visible(name),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from isocompute.answers.logged import fit_as_logged
+from isocompute.answers.logged import as_logged
 from isocompute.domain.text import compact
 from isocompute.report import words
 from isocompute.report.reading import Line, lines_of, styles_of
@@ -32,7 +32,7 @@ def picture(fit: Fit, plan: Document | None) -> dict[str, Any] | None:
     lines, styles = lines_of(fit), styles_of(fit)
     if not lines:
         return None
-    last = words.last_row(fit_as_logged(fit.document))
+    last = words.last_row(as_logged(fit.document))
     pair = (
         None if last is None else (last["problems_per_batch"], last["tested_rollouts_per_problem"])
     )

@@ -66,6 +66,7 @@ from isocompute.importers.words.paths import (
     job_of,
     run_name,
     split_folder,
+    started_at,
 )
 
 FILES = (
@@ -124,7 +125,7 @@ def _in_folder(
         config = content(file)
         if not tells(config) and not any(may_be_setting(key) for key in config):
             continue
-        if not whose or name in own or home != path.parent or _is_its_own(path):
+        if not whose or name in own or home != path.parent or _is_its_own(path, name):
             return name, config
     if len(runs) == 1 and (not whose or _is_its_own(path)):
         return runs[0]
@@ -271,8 +272,8 @@ def of_other_logs(files: Sequence[Path]) -> set[Path]:
     return (named | tables | started | ended | {*filter(is_answer, files)}) & set(files)
 
 
-def _is_its_own(path: Path) -> bool:
-    """Whether the configuration of a folder is that of this log."""
+def _is_its_own(path: Path, name: str = "") -> bool:
+    """Whether the configuration of a folder is that of this log; `name`: of its file."""
     if is_of_folder(path):
         return True
     if path.name == "trainer_state.json":  # of a trainer, which has one folder of outputs
@@ -284,4 +285,6 @@ def _is_its_own(path: Path) -> bool:
         if (p.name.endswith(LOGS) or ".tfevents." in p.name) and p.name not in FILES
         and not (p.name.endswith(".json") and (is_answer(p) or _says(p)))
     ]
-    return logs == [path]
+    # starts of one job, by their times: `identity` refuses those that do not go on with each other
+    starts = {started_at(p) for p in logs} if name in FILES else {""}
+    return logs == [path] or starts == {started_at(path)} != {""}

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from isocompute.importers.beside.beside import configuration_beside, configuration_named
-from isocompute.importers.beside.elsewhere import with_processes
+from isocompute.importers.beside.elsewhere import content, with_processes
 from isocompute.importers.beside.listed import configuration_in_table
 from isocompute.importers.values.imported import (
     DESIGN,
@@ -29,7 +29,9 @@ from isocompute.importers.words.splits import SPLITS
 # begins and ends the line of a run that a file beside it describes
 BESIDE, SIDE = "configuration: read from ", " beside the log"
 # What W&B and MLflow say of a run that did not come to its end, in words.
-CUT = {"crashed": "crashed", "failed": "failed", "killed": "was killed"}
+CUT = {"crashed": "crashed", "failed": "failed", "killed": "was killed",
+       "interrupted": "was interrupted", "timeout": "ran out of time"}  # fmt: skip
+_STATE = "run.json"  # of Sacred's FileStorageObserver, beside config.json: `status`
 
 
 def files_beside(run: ImportedRun) -> list[str]:
@@ -123,9 +125,11 @@ class Described:
             return
         self.beside, config = with_processes(beside, path)
         self.configure(config)
-        state = str(config.get("State", config.get("state", ""))).lower()
+        state, said_by = str(config.get("State", config.get("state", ""))).lower(), self.beside
+        if (file := path.with_name(_STATE)).is_file() and not state and file != path:
+            state, said_by = str(content(file).get("status", "")).lower(), _STATE
         if state in CUT:
-            self._note(f"{self.beside} says that it {CUT[state]}{STOPPED}")
+            self._note(f"{said_by} says that it {CUT[state]}{STOPPED}")
 
     def trained_in(self, processes: int | None) -> None:
         """Take how many processes trained, where the configuration does not say it."""

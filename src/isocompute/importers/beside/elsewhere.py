@@ -23,7 +23,9 @@ from isocompute.importers.values.reading import (
     parse_json,
     until_it_changes,
     unwrapped,
+    whole,
 )
+from isocompute.importers.words.called import COUNTS, is_called
 from isocompute.importers.words.configuration import configuration
 from isocompute.importers.words.fresh import processes_of
 from isocompute.importers.words.names import number_in
@@ -163,10 +165,9 @@ def content(file: Path) -> dict[str, object]:
         if file.stem in _ORCHESTRATOR and isinstance(value, dict):
             value = {"orchestrator": value, **value}
         if isinstance(value, list):  # Comet's
-            value = {
-                str(row.get("name")): row.get("valueCurrent")
-                for row in value if isinstance(row, dict)
-            }
+            rows = [row for row in value if isinstance(row, dict)]
+            _refuse_changed(file, rows)
+            value = {str(row.get("name")): row.get("valueCurrent") for row in rows}
     elif file.suffix == ".toml":
         import tomllib
 
@@ -191,6 +192,18 @@ def content(file: Path) -> dict[str, object]:
     if "trl.num_generations" in flat and "micro_batch_size" in flat:  # axolotl's words for TRL's
         flat.setdefault("per_device_train_batch_size", flat["micro_batch_size"])
     return flat
+
+
+def _refuse_changed(file: Path, rows: Sequence[Mapping[str, object]]) -> None:
+    """Refuse a B_p or n that Comet has several of: it keeps the least and the most of a run."""
+    for row in rows:
+        key = str(row.get("name"))
+        least, most = (whole(row.get(f"value{end}")) for end in ("Min", "Max"))
+        if least != most and None not in (least, most) and any(map(is_called, (key, key), COUNTS)):
+            raise UnclearError(
+                f"a run must have one {key}, but {file} says {least} to {most}: it was changed on "
+                "the way, and no curve holds both; move the run's folder away."
+            )
 
 
 _KEY_OF = re.compile(r"\$\{([A-Za-z_][\w.]*)\}")

@@ -4,6 +4,7 @@
 |---|---|
 | `results_TIME.json` of lm-evaluation-harness 0.4, lighteval | `results: {TASK: {METRIC: ...}}` |
 | `..._metrics.json` of Qwen2.5-Math (2024-11), evaluate.py | `acc`, in percent |
+| `metadata.json` of verifiers 0.1.8 (vf-eval), in a folder with the model's path | `avg_reward` |
 | any other with numbers (`eval_results/global_step_40/math500/metrics.json`) | keys to be mapped |
 | files of like names in one folder (`evals/update_00040.json`, `eval-7.json`) | keys to be mapped |
 | files of epochs (`eval/epoch_0.json`), where the configuration says M and its epochs | the same |
@@ -27,7 +28,7 @@ import numpy as np
 
 from isocompute.importers.beside.beside import is_beside_one
 from isocompute.importers.beside.listed import NAMING
-from isocompute.importers.formats.harness import IN_PERCENT, scores_in
+from isocompute.importers.formats.harness import OF_VERIFIERS, is_known, scores_in
 from isocompute.importers.runs.collect import Collector
 from isocompute.importers.runs.siblings import refuse_two_scores
 from isocompute.importers.values.imported import (
@@ -49,9 +50,10 @@ STEP = re.compile(
     r"(?P<run>(?:.*?[^a-z0-9])??)(?:global_?step|step|checkpoint|ckpt|iter|iteration|update)[-_]?"
     r"(?P<step>[0-9]{1,9})", re.I,
 )
-# lm-evaluation-harness writes a model's path with __ for /
-_FOLDER = re.compile(rf"{STEP.pattern}(?:__.*)?", re.I)
-_FILE = re.compile(r"eval|result|metric|score|acc|summary|_info", re.I)
+_META = "metadata.json"  # of verifiers; others have one of that name, too
+# lm-evaluation-harness writes a model's path with __ for /, verifiers with --
+_FOLDER = re.compile(rf"{STEP.pattern}(?:(?:__|--).*)?", re.I)
+_FILE = re.compile(rf"eval|result|metric|score|acc|summary|_info|{_META}", re.I)
 _NO_FILE = re.compile(r"config|token|state|index|args", re.I)
 # folders of every run, or of none
 _GENERAL = re.compile(
@@ -106,7 +108,7 @@ def place_of(file: Path) -> Place | None:
     for i, part in enumerate(parts):
         if (match := _FOLDER.fullmatch(part)) is None:
             continue
-        own = match["run"].strip("-_. ").rpartition("__")[2]
+        own = re.split("__|--", match["run"].strip("-_. "))[-1]
         above = [own, *reversed(parts[:i])]
         run = next((name for name in above if name and not _GENERAL.fullmatch(name)), "")
         home = Path(*parts[:i], *([match["run"]] if own else []))
@@ -129,6 +131,8 @@ def results_in(files: Sequence[Path]) -> dict[Path, list[Result]]:
             continue
         content, _ = parse_json(file.read_bytes())
         if not isinstance(content, dict) or next(iter(points_of(content)), None) is not None:
+            continue
+        if file.name == _META and not content.keys() >= OF_VERIFIERS:
             continue
         if is_begun and place is None:
             begun[file.parent] = Result(Place(file.parent, "", 0, ""), file, content)
@@ -193,12 +197,14 @@ def models_in(files: Sequence[Path]) -> dict[str, list[Result]]:
     """Results that say no step, by the model that they are of: it may be what a run began with."""
     found: dict[str, list[Result]] = defaultdict(list)
     for file in files:
-        if file.suffix != ".json" or not file.name.startswith("results_") or place_of(file) or (
-            file.stat().st_size > MAX_LINE_BYTES
-        ):
+        named = file.suffix == ".json" and file.name.startswith(("results_", _META))
+        if not named or place_of(file) or file.stat().st_size > MAX_LINE_BYTES:
             continue
         content, _ = parse_json(file.read_bytes())
-        if isinstance(content, dict) and isinstance(model := content.get("model_name"), str):
+        if not isinstance(content, dict):
+            continue
+        of = "model" if content.keys() >= OF_VERIFIERS else "model_name"
+        if isinstance(model := content.get(of), str):
             found[model].append(Result(Place(file.parent, "", 0, ""), file, content))
     return found
 
@@ -215,7 +221,8 @@ def read_results(
         models: results of models; those of the one that the run began with are of its step 0.
         used: takes their files.
     """
-    ordered = sorted(results, key=lambda one: (one.place.step, one.file.name))
+    ordered = sorted(results, key=lambda one: (
+        one.place.step, one.file.name, str(one.content.get("date", ""))))  # fmt: skip
     first = ordered[0]
     if settings.split == "train":  # that is of the log's keys; a checkpoint's result is none
         settings = replace(settings, split=None)
@@ -270,7 +277,7 @@ def read_results(
             f"score: {few} results on a part of the problems (limit) are left out"
         )
     for at, one in enumerate(ordered, start=1):
-        if "results" not in one.content and not one.content.keys() >= IN_PERCENT:
+        if not is_known(one.content):
             keys = flatten(one.content, separator="/")
             collector.row(one.place.step, {
                 f"{one.place.within}/{key}".strip("/"): v for key, v in keys.items()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator, Sequence
+from io import BytesIO
 from itertools import pairwise
 from pathlib import Path
 from typing import IO
@@ -89,19 +90,24 @@ _TOLD = re.compile(r"\b(?:step|update|iter\w{0,6})[ =:#]{1,3}[0-9]{1,9}\b[^{}|%]
 _GOES_ON = (" ", "'", '"', "}", "]", ")", ",", ":")
 
 
-def read_console(path: Path, settings: Settings) -> list[ImportedRun]:
-    """The runs that a console log tells of; no rows if it is no such log."""
-    left, runs = parts_of(path), list[ImportedRun]()
+def read_console(path: Path, settings: Settings, cells: bytes | None = None) -> list[ImportedRun]:
+    """The runs that a console log tells of; no rows if it is no such log.
+
+    `cells`: what those of a notebook printed.
+    """
+    left, runs = parts_of(path) if cells is None else [Part()], list[ImportedRun]()
     while left:
         part = left.pop(0)
         try:
-            runs += _read(path, settings, part, len(runs))
+            runs += _read(path, settings, part, len(runs), cells)
         except AnotherRunError as another:
             left[:0] = part.cut(another.at)
     return runs
 
 
-def _read(path: Path, settings: Settings, part: Part, others: int) -> list[ImportedRun]:
+def _read(
+    path: Path, settings: Settings, part: Part, others: int, cells: bytes | None
+) -> list[ImportedRun]:
     """The runs of a part of a console, behind so many others."""
     errors = Errors(str(path))
     runs = _Runs(path, errors, settings, part, others)
@@ -113,7 +119,7 @@ def _read(path: Path, settings: Settings, part: Part, others: int) -> list[Impor
     validated = ""  # which validation is printed
     told = ""  # a line of scores in a form of one's own
     depth, opened = 0, 0  # open brackets of a trainer's arguments; the line of the first
-    with open_log(path) as handle:
+    with open_log(path) if cells is None else BytesIO(cells) as handle:
         for number, data in part.of(_whole_lines(handle, str(path), errors)):
             if data is None:
                 errors.add(number, "a line is too long or cannot be unpacked")

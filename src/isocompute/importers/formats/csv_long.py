@@ -64,8 +64,8 @@ def read_long(
     sets = plain.index("problem_set") if "problem_set" in plain else None
     texts = [plain.index(c) for c in _TEXT_VALUE if c in plain]
     taken = (metric, value, step, nan, split, sets, *texts)
-    runs = RunsOfTable(path, ["" if i in taken else cell for i, cell in enumerate(header)], rows,
-                       settings, errors)  # fmt: skip
+    names = ["" if i in taken else cell for i, cell in enumerate(header)]
+    runs = RunsOfTable(path, names, rows, settings, errors, (metric, step))
     extras = [i for i in range(len(plain)) if i not in (*taken, runs.named, runs.own)]
     clock = next((plain.index(c) for c in CLOCKS if c in plain), None)
     above, parents = next((plain.index(c) for c in _PARENT if c in plain), None), set[str]()

@@ -155,7 +155,7 @@ def read_history(
             f"({', '.join(header[:8])}); name it with --set step=COLUMN."
         )
     at = header.index(step)
-    runs = RunsOfTable(path, header, rows, settings, errors)
+    runs = RunsOfTable(path, header, rows, settings, errors, (at,))
     # `Step` of a run's history that W&B's page gives; a trainer's own counter stands beside it
     calls = "_step" in header or (step == "Step" and any(
         column is not None and column.trainer for column in map(column_of, header)

@@ -16,7 +16,7 @@ at the end: that score stands in `eval_results.json` beside it, with the epoch o
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -48,6 +48,8 @@ from isocompute.importers.words.settings import Settings
 
 _NAMES = ("name", "run_name", "display_name", "run")
 _LISTS = ("runs", "experiments")
+_NUMBERS = "keys"  # what a user calls the numbers that rows stand under
+_LONG = 18  # digits of such a number, at most
 _DIGITS = 0.005  # of an epoch: releases before 4.45 round it
 MAX_BYTES = 256 << 20  # 1e5 logged steps have some 100 MB
 
@@ -165,10 +167,15 @@ def _further(
     return runs[name]
 
 
+def _is_row(one: Mapping[str, object]) -> bool:
+    """Whether a value says one step; a list of them is a column."""
+    return bool(key := step_of(one)) and not isinstance(one[key], list)
+
+
 def _is_run(one: object) -> bool:
     """Whether a value holds series, and is no row of one."""
     return (
-        isinstance(one, dict) and not step_of(one)
+        isinstance(one, dict) and not _is_row(one)
         and next(islice(points_of(one), 1), None) is not None
     )
 
@@ -184,7 +191,7 @@ def _is_listed(name: object, rows: object) -> bool:
 def _has_settings(one: object) -> bool:
     """Whether a value holds settings, and is no row; a run that failed at once has no series."""
     return (
-        isinstance(one, dict) and not step_of(one)
+        isinstance(one, dict) and not _is_row(one)
         and any(isinstance(one.get(key), dict) for key in SETTINGS)
     )  # fmt: skip
 
@@ -225,6 +232,10 @@ def read_trainer_state(path: Path, settings: Settings) -> list[ImportedRun]:
     state, reason = parse_json(data)
     if path.name != "trainer_state.json" and (several := runs_in(state)):
         return read_documents(several, path, settings)
+    if path.name != "trainer_state.json" and (rows := _under_numbers(state)):
+        if settings.step != _NUMBERS:
+            raise _of_numbers(rows, path)
+        state = rows
     if isinstance(state, list):  # the history alone, as `json.dump(trainer.state.log_history)`
         state = {"log_history": in_time(state)}  # Comet gives the newest first
     if isinstance(state, dict) and isinstance(state.get("log_history"), list):
@@ -262,6 +273,31 @@ def read_trainer_state(path: Path, settings: Settings) -> list[ImportedRun]:
         raise without_steps(path, collector)
     finish_dumps(dumps, collector)
     return runs.finish(path, "trainer-state", provenance_of(path, "trainer-state"))
+
+
+def _under_numbers(state: object) -> list[dict[str, object]]:
+    """The rows of a document that holds each under a number; none of any other.
+
+    >>> _under_numbers({"50": {"acc": 0.5}, "100": {"acc": 0.6}})
+    [{'keys': 50, 'acc': 0.5}, {'keys': 100, 'acc': 0.6}]
+    """
+    if not isinstance(state, dict) or not all(
+        key.isdecimal() and len(key) <= _LONG and isinstance(row, dict)
+        for key, row in state.items()
+    ):
+        return []
+    return [{_NUMBERS: int(key), **row} for key, row in state.items()]
+
+
+def _of_numbers(rows: Sequence[Mapping[str, object]], path: Path) -> InputError:
+    """The question of what numbers count that rows stand under: updates, or n, seeds, problems."""
+    few = ", ".join(str(row[_NUMBERS]) for row in rows[:4])
+    word = f"step={_NUMBERS}"
+    return InputError(
+        f"a JSON log must hold rows with a step, but those of {str(path)!r} stand under numbers "
+        f"({few}{', ...' if len(rows) > 4 else ''}); add --set {word}, if these count updates.",
+        options=("--set", word), condition=f"the numbers above the rows ({few}) count updates",
+    )
 
 
 def _no_course(state: Mapping[str, Any], path: Path) -> InputError:

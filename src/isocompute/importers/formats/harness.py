@@ -1,4 +1,4 @@
-"""What harnesses of evaluations write: lm-evaluation-harness, lighteval, Qwen2.5-Math."""
+"""What harnesses of evaluations write: lm-evaluation-harness, lighteval, Qwen2.5-Math, vf-eval."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from isocompute.importers.values.reading import number, whole
 from isocompute.importers.words.scored import is_no_score
 
 IN_PERCENT = frozenset(("num_samples", "num_scores", "timeout_samples", "acc"))
+OF_VERIFIERS = frozenset(("env_id", "model", "num_examples", "rollouts_per_example", "avg_reward"))
 _OF_SAMPLES = re.compile(  # lighteval 0.13 (k=, n=) and before
     r"(?P<word>\w+)@(?:k:k=(?P<k>[0-9]+)(?:&n=(?P<n>[0-9]+))?|(?P<old>[0-9]+):(?P<of>[0-9]+)"
     r"(?:_samples)?|n:n=(?P<mean>[0-9]+))"
@@ -33,10 +34,37 @@ def _metric(key: str) -> Metric:
     return Metric(kind="best", samples=k, estimator="unbiased", variable=told["word"])
 
 
+def is_known(content: Mapping[str, Any]) -> bool:
+    """Whether a harness wrote it, whose keys need no map."""
+    return "results" in content or any(content.keys() >= one for one in (IN_PERCENT, OF_VERIFIERS))
+
+
+def _of_verifiers(content: Mapping[str, Any]) -> Iterator[tuple[str, Metric, float, int]]:
+    """The mean of every reward, each of its own sampling: greedy scores are of another kind.
+
+    Source: verifiers 0.1.8, utils/eval_utils.py (vf-eval), metadata.json.
+    """
+    how, of = content.get("sampling_args"), content.get("avg_metrics")
+    t = number(how.get("temperature")) if isinstance(how, dict) else None
+    kind = "reward" if t is None else "greedy" if not t else f"t{t:g}"
+    whole_reward = number(content["avg_reward"])
+    said = {kind: whole_reward} | {
+        f"{kind}-{name}": value for name, one in (of if isinstance(of, dict) else {}).items()
+        if (value := number(one)) is not None and value != whole_reward and not is_no_score(name)
+    }  # fmt: skip
+    for variable, score in said.items():
+        if score is not None:
+            metric = Metric(kind="avg", samples=whole(content["rollouts_per_example"]),
+                            variable=variable)  # fmt: skip
+            yield str(content["env_id"]), metric, score, whole(content["num_examples"]) or 0
+
+
 def scores_in(
     content: Mapping[str, Any], within: str
 ) -> Iterator[tuple[str, Metric, float, int]]:
     """Task, metric, score and problems of what an evaluation harness wrote."""
+    if content.keys() >= OF_VERIFIERS:
+        yield from _of_verifiers(content)
     score = number(content.get("acc"))
     if content.keys() >= IN_PERCENT and score is not None:
         task = within.rpartition("/")[2]  # it has a folder for each

@@ -37,11 +37,13 @@ from isocompute.importers.words.configuration import settings_in_row
 from isocompute.importers.words.paths import run_name
 from isocompute.importers.words.settings import Settings
 from isocompute.importers.words.splits import OF_SPLIT, SPLITS
+from isocompute.importers.words.vocabulary import STEP_KEYS
 
 RUN_KEYS = frozenset(RUNS)
 _SEPARATOR = re.compile("[./]")
 _FEW = 2  # counts: as many go up by chance
 _KEYS = 8  # of a row without a step
+_COUNTERS = tuple(key for key in STEP_KEYS if "/" in key and not key.startswith("eval/"))
 _FIRST = 2_000  # rows that tell how counters go together
 # what a loop of one's own writes where it goes on: resumed_step: 60, resume_from: out/ckpt_60
 _RESUMED = re.compile(r"(?:resum\w*|restart\w*|start)_?(?:step|iter(?:ation)?|update)|"
@@ -178,7 +180,8 @@ def without_steps(path: Path, collector: Collector) -> InputError:
             f"{shlex.quote(str(path.with_suffix('.log')))}"
         )
     key = _counter(collector.passed)
-    keys = ", ".join(key[:60] for key in list(collector.passed)[:_KEYS])
+    there = [*collector.passed, *collector.configured]  # a row without a step may be settings
+    keys = ", ".join(key[:60] for key in there[:_KEYS])
     return InputError(
         f"a JSON log must hold rows with a step, or samples with a score, but {str(path)!r} has "
         f"none{f' (its rows have {keys})' if keys else ''}; name the step's key with --set step="
@@ -278,7 +281,7 @@ def take_row(
     if not step_of(row) and named not in row:
         row = _lifted(row, named)
         named = None if named is None else _SEPARATOR.split(named)[-1]
-    key = named or step_of(row) or "step"
+    key = named or step_of(row) or next((k for k in _COUNTERS if k in row), "step")
     if "_step" in row and (key == "step" or key not in row):
         key = "_step"  # of W&B; what the run logs beside it is held against it
     collector = runs.of(row, row.get(key))

@@ -20,8 +20,10 @@ from typing import Any, NamedTuple
 
 from isocompute.importers.beside.launched import said_in
 from isocompute.importers.formats.printed import settings_in
+from isocompute.importers.values.imported import ImportedRun
 from isocompute.importers.values.reading import number, parse_json, whole
 from isocompute.importers.words.configuration import configuration
+from isocompute.importers.words.settings import Settings
 
 _MOST_BYTES = 256 << 20
 _BOUND = re.compile(r"^[ \t]*([A-Za-z_]\w*)[ \t]*[-+*/]{0,2}=(?!=)")
@@ -62,6 +64,14 @@ def cells_of(path: Path) -> list[Cell] | None:
     ).splitlines(), whole(cell.get("execution_count"))) for cell in code]  # fmt: skip
 
 
+def read_cells(path: Path, settings: Settings) -> list[ImportedRun]:
+    """The runs of a trainer's console that cells printed; none where they print none."""
+    from isocompute.importers.formats.console import read_console  # slow to compile
+
+    printed = "\n".join(line for cell in cells_of(path) or () for line in cell.printed)
+    return [run for run in read_console(path, settings, printed.encode()) if run.n_rows]
+
+
 def _shown(output: dict[str, Any]) -> str:
     """What an output printed, or a line for each row of the table that it drew."""
     if text := output.get("text"):
@@ -88,6 +98,8 @@ def _drawn(html: str) -> Iterator[str]:
             continue
         keys = [name.replace(" / ", "/") if name[:1].islower()
                 else f"eval_{name.replace(' ', '_').lower()}" for name in names[1:]]  # fmt: skip
+        if all(key.endswith("_loss") for key in keys):
+            continue  # of SFT, or of a training whose rewards it does not show
         for row in body.split("</tr>"):
             step, *values = [number(cell) for cell in _DRAWN_CELL.findall(row)] or [None]
             if step is not None and len(values) == len(keys):

@@ -181,8 +181,10 @@ def steps_told(
             counted.append((number, text, count.groupdict("")))
         elif match := form.match(text):
             told.append((number, text, match.groupdict("")))
-        elif not told and count and not _OF_EPOCHS.search(count["before"]):
+        elif len(told) < _MANY and count and not _OF_EPOCHS.search(count["before"]):
             counted.append((number, text, count.groupdict("")))
+    if counted[5 * len(told) :] and told > counted[-1:]:  # Steps: 50 | lr: 1e-6, in a summary
+        told = []
     counted = [one for one in counted if one[2]["epoch"] or not told]
     most = Counter(said["of"] for *_, said in counted if "=" in said["rest"] or ":" in said["rest"])
     of = most.most_common(1)[0][0] if most else ""
@@ -394,6 +396,5 @@ def parts_of(path: Path) -> list[Part]:
             return [Part()]
         found = dict.fromkeys(match["name"].decode() for data in (*head, *lines)
                               if (match := form.match(data)))  # fmt: skip
-    if len(found) > _MANY:
-        return [Part()]
-    return [Part(name, form, named=len(found) > 1) for name in found]
+    return [Part()] if len(found) > _MANY else [
+        Part(name, form, named=len(found) > 1) for name in found]  # fmt: skip

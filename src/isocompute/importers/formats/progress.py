@@ -177,6 +177,9 @@ class Progress:
         """Every row at the step that its epoch tells; none where they do not tell all."""
         if self.total is None:
             return []
+        if _is_of_each(self._rows, self.total):
+            self.by_epoch = True
+            return [(at, row.values, row.line) for at, row in enumerate(self._rows, 1)]
         read = (_by_epoch(self._rows, self._ended, self.total, after=a) for a in (True, False))
         found = [steps for steps in read if steps]
         if not found or found[0] != found[-1]:
@@ -214,6 +217,19 @@ class _Row:
             return False
         both = self.values.keys() & other.values.keys() if self.trains and other.trains else ()
         return any(self.values[key] != other.values[key] for key in (*both, "epoch"))
+
+
+def _is_of_each(rows: Sequence[_Row], total: int) -> bool:
+    """Whether rows are of one update each, in order; some that were held back stand behind it."""
+    if len(rows) != total or not all(
+        row.trains and at <= row.bar() for at, row in enumerate(rows, 1)
+    ):
+        return False
+    told = [number(row.values.get("epoch")) for row in rows]
+    texts = [str(row.values.get("epoch")).partition(".")[2] for row in rows]
+    step_K, epoch_K = np.arange(1, total + 1), np.array([np.nan if e is None else e for e in told])
+    off_K = np.abs(epoch_K - epoch_K[-1] * step_K / total)
+    return bool((off_K <= 10.0 ** -max(map(len, texts))).all())  # of a digit, half at either end
 
 
 def _by_epoch(

@@ -10,19 +10,22 @@ that is known.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 
 from isocompute.importers.beside.described import two_in_rows
 from isocompute.importers.runs.begun import OF_BASE
 from isocompute.importers.runs.collect import MAX_RUNS, Collector
 from isocompute.importers.values.cells import Rows
-from isocompute.importers.values.imported import Errors, UnclearError
-from isocompute.importers.values.reading import clean_text, number, whole
+from isocompute.importers.values.imported import DESIGN, Errors, UnclearError
+from isocompute.importers.values.reading import CLOCKS, clean_text, number, whole
 from isocompute.importers.values.series import IDS, STEPS
 from isocompute.importers.words.called import may_be_setting
 from isocompute.importers.words.configuration import IN_ROWS, MODELS, facts_of, settings_in_row
+from isocompute.importers.words.meanings import OF_ROWS
+from isocompute.importers.words.names import number_in
 from isocompute.importers.words.paths import run_name
 from isocompute.importers.words.settings import Settings
 from isocompute.importers.words.vocabulary import STEP_KEYS
@@ -33,6 +36,10 @@ _MAX_CONFIGS = 100  # of one run, where a part of its configuration changes
 STEP_COLUMNS = (*STEPS, "steps", *STEP_KEYS)
 _RUN = ("run", "run_name", "experiment", "trial", "name", "run.name")
 _ID = (*map(str.lower, IDS), "run.hash", "run id")  # tells runs of one name apart
+_OF_FILES = re.compile(r"dir|path|file|folder|log|run|exp|job|trial|source", re.I)
+_OF_STARTS = re.compile(r"host|node|time|date|pid|user|version|commit|slurm", re.I)
+_RARELY = 10  # a run that was resumed has steps twice, far fewer than several runs share
+_MOST_CELLS = 4_000_000  # that are held to see it, 300 MB
 _OWN = "id"  # W&B's, where it is none that counts rows
 
 
@@ -115,11 +122,14 @@ class RunsOfTable:
         header: its columns; "" for one that says nothing of runs.
         rows: below it; `rows` has them all afterwards.
         settings, errors: see `Collector`.
+        series: the columns of steps and, in a long table, of metrics.
     """
 
     def __init__(
-        self, path: Path, header: Sequence[str], rows: Rows, settings: Settings, errors: Errors
+        self, path: Path, header: Sequence[str], rows: Rows, settings: Settings, errors: Errors,
+        series: Sequence[int],
     ) -> None:
+        header, rows, self._told = with_runs(path, [*header], rows, series, settings)
         self.named, self.own, self.rows = identity_of(header, rows)
         self.found: dict[str, Collector] = {}  # by what tells them apart
         self._path, self._name, self._settings, self._errors = (
@@ -174,6 +184,8 @@ class RunsOfTable:
         if differ := self._apart.differing(self._name):
             for key, one in ((k, c) for k, c in self.found.items() if k in self._said):
                 _rename(one, self._name, self._said[key], differ)
+        for one in self.found.values() if self._told else ():
+            one.counters.infer(self._told)
         return self.found
 
 
@@ -291,6 +303,60 @@ def one_of(
             return None
         collectors[key] = Collector(name, errors, settings.for_run(name) if named else settings)
     return collectors[key]
+
+
+def with_runs(
+    path: Path, names: list[str], rows: Rows, series: Sequence[int], settings: Settings
+) -> tuple[list[str], Rows, str]:
+    """The columns, the rows, and a line where a column under another name tells runs apart.
+
+    It holds words, and the steps begin anew with each of them: files and folders (`dir_name` of
+    tbparse), or what says an n or a seed. Another may tell scores apart, not runs.
+
+    Args:
+        path: of the table.
+        names: of the columns; "" for those that say nothing of runs.
+        rows: below them.
+        series: the columns of steps and, in a long table, of metrics.
+        settings: what the user added.
+    """
+    may = [i for i, name in enumerate(names) if name.strip() and i not in series
+           and name.strip().lower() not in (*CLOCKS, *OF_ROWS) and not says_one(name, settings)]
+    if not may or identity_of(names, iter(()))[:2] != (None, None):
+        return names, rows, ""
+    kept = list(islice(rows, 1))
+    may = [i for i in may if kept and (cell := kept[0][1][i].strip()) and number(cell) is None]
+    if may:
+        kept += islice(rows, _MOST_CELLS // len(names))
+    rows, further = peeked(rows)
+    twice = len(kept) - len({tuple(cells[i] for i in series) for _, cells in kept})
+    for i in may if twice and not further else ():
+        words = {cells[i].strip() for _, cells in kept}
+        if not 1 < len(words) <= MAX_RUNS or not all(one and number(one) is None for one in words):
+            continue
+        said = {tuple(number_in(one, name) for name in DESIGN[1:]) for one in words}
+        of_runs = len(said) > 1 or _OF_FILES.search(names[i])
+        rows_of = Counter(cells[i].strip() for _, cells in kept).values()
+        still = len(kept) - len({tuple(cells[j] for j in (i, *series)) for _, cells in kept})
+        if still * _RARELY > twice or 2 * twice < len(kept) - max(rows_of):
+            continue  # it tells no steps apart, or parts of a run that was resumed
+        if not of_runs and not _OF_STARTS.search(names[i]):
+            one, other = sorted(words)[:2]
+            raise UnclearError(
+                f"{path}: rows must be of one kind, but {names[i]} is {one} and {other}, and the "
+                "steps begin anew with each; keep the rows of one, or call the column run if each "
+                "is a run."
+            )
+        if of_runs:
+            told = f"run: by {names[i]}, with whose words the steps begin anew"
+            return [*names[:i], "run", *names[i + 1 :]], iter(kept), told
+    return names, chain(kept, rows), ""
+
+
+def peeked(rows: Rows) -> tuple[Rows, bool]:
+    """The same rows, and whether there are any."""
+    first = list(islice(rows, 1))
+    return chain(first, rows), bool(first)
 
 
 def identity_of(

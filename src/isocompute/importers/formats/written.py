@@ -23,7 +23,7 @@ from typing import NamedTuple
 from isocompute.errors import InputError
 from isocompute.importers.beside.listed import NAMING
 from isocompute.importers.formats.jsonl import RUN_KEYS, RunsOfRows, take_row
-from isocompute.importers.formats.notebooks import RESUMES, cells_of, trainings_of
+from isocompute.importers.formats.notebooks import RESUMES, cells_of, read_cells, trainings_of
 from isocompute.importers.formats.printed import settings_in, steps_told
 from isocompute.importers.formats.whose import STEP_COLUMNS
 from isocompute.importers.runs.collect import Collector
@@ -151,7 +151,7 @@ def _runs(
         raise UnclearError(
             f"{path}: every row must say whose it is where several jobs write one log, but line "
             f"{lost[0].line} names no process and no run; write each job a log of its own, or a "
-            "key run into its rows."
+            "key run into its rows, or leave it out."
         )
     first = Collector(called, Errors(str(path)), settings)
     first.configure(said)
@@ -314,7 +314,7 @@ def read_written(path: Path, settings: Settings) -> list[ImportedRun]:
         if is_workbook(path):
             raise is_a_table(path, "")
         return []
-    if found := read_prefixed(path, settings):
+    if found := read_prefixed(path, settings) or read_cells(path, settings):
         return found
     raise InputError(
         f"a notebook must print a step and a score in a line, but {str(path)!r} does not; give "
@@ -397,4 +397,4 @@ def _tables(text: str) -> Iterator[_Table]:
 
 
 def _cells(line: str) -> list[str]:
-    return [cell.strip().strip("`*") for cell in line.strip().strip("|").split("|")]
+    return [cell.strip(" \t`*") for cell in line.replace("**", "").strip().strip("|").split("|")]

@@ -18,7 +18,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from isocompute.importers.beside.described import BESIDE, SIDE, Described
-from isocompute.importers.runs.collected import Collected, Sides
+from isocompute.importers.runs.collected import Collected, Sides, Spans
 from isocompute.importers.runs.conclude import conclude
 from isocompute.importers.runs.points import Points, at_policy, of_one_set, of_problems
 from isocompute.importers.runs.steps import Counters
@@ -80,7 +80,7 @@ class Collector:
         self._kinds: dict[str, Points | str | None] = {}
         self._plans: dict[tuple[str, ...], _Shape] = {}
         self._points: dict[Column, Points] = {}
-        self._perhaps: dict[str, dict[int, int]] = {}  # what may be B_p or n: value -> first step
+        self._perhaps: dict[str, Spans] = {}  # what may be B_p or n
         self._problems: dict[str, Counter[int]] = {}  # of how many a row's scores are, in how many
         self._n_points = 0
         self._drawn_by = ""  # the key of a count that B_p * n * step is held against
@@ -206,8 +206,9 @@ class Collector:
             shape = *shape, split_said(values, self._splits)
         if (known := self._plans.get(shape)) is None:
             kinds = self._kinds
-            if any(key not in kinds for key in values):
+            if fresh := [key for key in values if key not in kinds]:
                 self.expect(values)
+                self._evidence.begin(fresh, self.counters.side(step, values))
             read = [(key, kind) for key in values if (kind := kinds.get(key)) is not None]
             plan = of_one_set(read, tuple(values), self._series)
             if self._splits:
@@ -265,8 +266,7 @@ class Collector:
     def expect(self, values: Mapping[str, object]) -> None:
         """Decide what keys mean that no row had; ahead of rows that hold one each (TensorBoard)."""
         before, counters_wanted = len(self.counters.seen), self.counters.wanted
-        seen = {k: None for k in values if k in STEP_KEYS and k not in self.settings.columns}
-        self.counters.seen |= seen | self.counters.logged
+        self.counters.see(key for key in values if key not in self.settings.columns)
         if found := [key for key in OF_SPLIT if key in values and key not in self._splits]:
             self._splits = [key for key in OF_SPLIT if key in (*self._splits, *found)]
             self._plans.clear()
@@ -299,8 +299,8 @@ class Collector:
                     points.axis, points.n_elsewhere = axis, len(points.step)
 
     def _meaning(self, key: str) -> Points | str | None:
-        seen, drawn = self.counters.seen, bool(self._drawn_by)
-        kind = meanings.meaning_of(key, self.settings, seen, drawn=drawn)
+        drawn = bool(self._drawn_by)
+        kind = meanings.meaning_of(key, self.settings, self.counters.seen, drawn=drawn)
         if kind == "drawn":
             self._drawn_by = key
         return self._series(kind, key) if isinstance(kind, Column) else kind
@@ -361,7 +361,8 @@ class Collector:
         elif mark == "?":
             values = self._perhaps.setdefault(key, {})
             if (now := whole(value)) is not None and (now in values or len(values) < MAX_SHAPES):
-                values[now] = min(step, values.get(now, step))
+                first, last = values.get(now, (step, step))
+                values[now] = min(step, first), max(step, last)
         elif POLICY.search(key):  # the update that was evaluated, for every score
             own = whole(value)
             if own is not None and not self.counters.calls:
@@ -383,7 +384,7 @@ class Collector:
         described.trained_in(self.settings.processes)
         if described.beside:
             self.counters.infer(f"{BESIDE}{described.beside}{SIDE}")
-        collected = Collected(
+        return conclude(Collected(
             name=self.name, settings=self.settings, errors=self.errors, notes=self.notes,
             note=self.note, counters=self.counters, config=described.config,
             found=described.found, beside=described.beside, n_rows=self.n_rows,
@@ -396,5 +397,4 @@ class Collector:
             trained=max((last for _, last in self._trains.values()), default=0),
             trains_from=min((first for first, _ in self._trains.values()), default=1),
             evidence=self._evidence, problems=self._problems,
-        )
-        return conclude(collected, path, source, provenance)
+        ), path, source, provenance)  # fmt: skip

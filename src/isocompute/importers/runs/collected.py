@@ -33,6 +33,9 @@ _CHECKS = {
 _ENOUGH = 20  # at half one odd step counts for two, at twice 100 logs take 2% longer
 
 
+Spans = dict[int, tuple[int, int]]  # the first and the last step of each value that rows have
+
+
 @dataclass(kw_only=True)
 class Collected:
     """All that the rows of one run and the files beside them said; `conclude` uses it up."""
@@ -54,7 +57,7 @@ class Collected:
     unread: list[str]  # keys of rows that were not understood
     evidence: Evidence  # what they hold
     problems: dict[str, Counter[int]]  # of how many the scores of a row are, in how many rows
-    perhaps: dict[str, dict[int, int]]  # what may be B_p or n: value -> first step
+    perhaps: dict[str, Spans]  # what may be B_p or n
     drawn_by: str  # the key of a count that B_p * n * step is held against
     says_split: bool  # its rows do, in a key of their own
     at_zero: bool  # it has a row of step 0

@@ -6,6 +6,7 @@ are held against B_p * n (`checks`), and what contradicts that is refused.
 
 from __future__ import annotations
 
+import re
 from array import array
 from collections.abc import Mapping
 from dataclasses import replace
@@ -14,9 +15,16 @@ from pathlib import Path
 import numpy as np
 
 from isocompute.importers.runs import checks, doubts, placing, updates
+from isocompute.importers.runs.changing import (
+    join_renamed,
+    refuse_changed,
+    refuse_renamed_on_the_way,
+    refuse_several,
+)
 from isocompute.importers.runs.collected import Collected
 from isocompute.importers.runs.points import (
     Compute,
+    Points,
     after_rows,
     descends,
     of_two_kinds,
@@ -42,7 +50,13 @@ from isocompute.importers.values.timing import (
     share_at_the_end,
     times_of,
 )
-from isocompute.importers.words.called import counts_problems, is_batch, is_called, may_be_n
+from isocompute.importers.words.called import (
+    counts_problems,
+    is_batch,
+    is_called,
+    may_be_batch,
+    may_be_n,
+)
 from isocompute.importers.words.configuration import facts_of, gpus_of, highest_reward, problems_of
 from isocompute.importers.words.fresh import Found, device_batch, processes_of, sharing
 from isocompute.importers.words.paths import measured
@@ -54,6 +68,7 @@ from isocompute.importers.words.splits import split_of
 
 MAX_UNREAD = 200
 _N = "rollouts_per_problem"
+_REWARDS = re.compile(r"(?:train/|eval/|eval_)?rewards/([^/]+)(?:/mean)?")
 _VALUES = ("problems_per_batch", _N, "steps", "seed", "evaluation_samples")
 
 
@@ -67,6 +82,8 @@ def conclude(
     """
     what = f"{path}: run {c.name}"
     doubts.refuse_of_tables(c, what)
+    join_renamed(c)
+    refuse_renamed_on_the_way(c, what)
     unit = updates.unit_of(c)
     found, cadence = unit.found, unit.cadence
     _take_scale(c, path)
@@ -79,6 +96,7 @@ def conclude(
     ticks = updates.by_unit(c, unit, what)
     _leave_out_repeats(c)
     b_p, n = _take_batch(c, values)
+    refuse_changed(c.perhaps, what, b_p, n)
     values["steps"] = values["steps"] or cadence.planned
     own_plan = found.steps or cadence.planned
     batch = None if b_p is None or n is None else b_p * n
@@ -93,6 +111,7 @@ def conclude(
         tokens=after_rows(c.side["tokens"]), lengths=c.side["length"],
         rollouts=after_rows(c.side["rollouts"]), batches=checks.batches_of(c, found, b_p),
     )
+    _as_mapped(c)
     redone = placing.trained_again(c.points, c.redone)
     series = _series(c, found, compute, values["evaluation_samples"], redone)
     _tell_order(c, what, redone, is_backward)
@@ -113,10 +132,11 @@ def _take_scale(c: Collected, path: Path) -> None:
 def _told_by_name(c: Collected, path: Path) -> None:
     """Take the split and the problem set of the file's name for keys that do not say theirs."""
     of = measured(path)
+    trains = set(c.evidence.likely([p.key for p in c.points])[1]) if of.beside else None
     for points in c.points:
-        if of.split and not (
-            c.settings.split or c.says_split or split_of(points.key)
-        ):
+        told = c.settings.split if of.split == "train" else None  # an evaluation's name says more
+        is_of = trains is None or points.key in trains  # a log may hold evaluations, too
+        if of.split and is_of and not (told or c.says_split or split_of(points.key)):
             points.column = replace(points.column, split=of.split)
         if of.problem_set and not points.column.problem_set:
             points.column = replace(points.column, problem_set=clean_text(of.problem_set))
@@ -157,8 +177,8 @@ def _average_passes(c: Collected) -> None:
 
 
 def _leave_out_repeats(c: Collected) -> None:
-    """Leave out held-out scores that repeat an evaluation, and say so."""
-    for points in (p for p in c.points if p.column.split == "validation"):
+    """Leave out scores that repeat an evaluation, or what a batch has scored, and say so."""
+    for points in c.points:
         if told := placing.without_repeats(points):
             c.counters.infer(told)
 
@@ -201,7 +221,7 @@ def _tell_order(c: Collected, what: str, redone: int | None, is_backward: bool) 
         )
     if inferred or any(" with another score" in line for line in notes):
         refuse_still(c.points, what)
-        doubts.refuse_several(c.name, c.perhaps)
+        refuse_several(c.name, c.perhaps)
         doubts.refuse_going_on(c, what)
         if told := of_two_kinds(c.points):
             beside = f" (beside them: {', '.join(c.unread[:5])})" if c.unread else ""
@@ -226,6 +246,20 @@ def _spent(c: Collected, compute: Compute) -> Spent:
                  drawn=compute.drawn, epochs=Each.of(c.side[EPOCH]))  # fmt: skip
 
 
+def _as_mapped(c: Collected) -> None:
+    """Of two keys that are one score of a split, keep the one that the user says is."""
+
+    def place(one: Points) -> tuple[str, str, str]:
+        return one.column.metric.label, one.column.problem_set, one.column.split
+
+    own = {place(p): p.key for p in c.points if p.step and p.key in c.settings.columns}
+    for other in [p for p in c.points if p.key not in c.settings.columns and place(p) in own]:
+        c.points.remove(other)
+        if other.step:
+            c.counters.infer(f"{other.column.metric.label}: {own[place(other)]}, as --map says, "
+                             f"and not {other.key}")  # fmt: skip
+
+
 def _unread(c: Collected) -> list[str]:
     """Keys that were not read, but for those that say of how many problems a score is."""
     several = {key for key, rows in c.problems.items() if len(rows) > 1 or rows.total() < c.n_rows}
@@ -239,9 +273,17 @@ def _of_batch(c: Collected, values: Mapping[str, int | None]) -> list[str]:
     return [
         key for name in ("problems_per_batch", _N) if values[name] is None for key in c.config
         if (whole(c.config[key]) is not None and (
-            is_called(key, name) or (name == _N and (is_batch(key) or may_be_n(key))))
+            is_called(key, name) or (name == _N and (is_batch(key) or may_be_n(key)))
+            or (name != _N and may_be_batch(key)))
         ) or key in of_units
     ]  # fmt: skip
+
+
+def _rewarded(c: Collected) -> dict[str, str]:
+    """The functions whose rewards TRL adds up, as the reward of another sum is another score."""
+    keys = {*c.unread, *(p.key for p in c.points if p.column.trainer == "trl" and p.step)}
+    names = {found[1] for key in keys if (found := _REWARDS.fullmatch(key))}
+    return {"reward_function": "+".join(sorted(names))[:200]} if names else {}
 
 
 def _range(c: Collected) -> float | None:
@@ -270,7 +312,7 @@ def _run(
         provenance=replace(
             provenance,
             facts={**c.settings.facts, **c.extras, **logged_rate(c.side["rate"]),
-                   **facts_of(c.config)},
+                   **_rewarded(c), **facts_of(c.config)},
             evaluation_problems=c.settings.evaluation_problems,
             score_range=provenance.score_range or ((0.0, highest) if highest else None),
             unread=tuple(clean_text(k, 80) for k in unread),

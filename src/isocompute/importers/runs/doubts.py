@@ -17,13 +17,12 @@ from isocompute.importers.runs.cadence import accumulated
 from isocompute.importers.runs.collected import Collected
 from isocompute.importers.runs.placing import LATE
 from isocompute.importers.runs.points import started_over
-from isocompute.importers.runs.repetitions import NOT_NOISE, noise_of
 from isocompute.importers.runs.sequels import span_of
+from isocompute.importers.runs.starts import NOT_NOISE, noise_of
 from isocompute.importers.runs.steps import BEFORE
-from isocompute.importers.values.imported import TAKEN_ONCE, ImportedRun, IntArray, UnclearError
+from isocompute.importers.values.imported import ImportedRun, IntArray, UnclearError
 from isocompute.importers.values.reading import whole
 from isocompute.importers.words.called import is_alike, is_batch, mapping, several_problems
-from isocompute.importers.words.configuration import of_another
 from isocompute.importers.words.fresh import Found, batch_of_process
 from isocompute.importers.words.plain_words import OWN, plain_keys
 from isocompute.importers.words.scored import is_rate, mapped, scores_unread
@@ -137,7 +136,8 @@ def refuse_renamed(runs: Sequence[ImportedRun], label: str | None = None) -> Non
     Raises:
         UnclearError: with both keys, and the options that make them one score or two.
     """
-    scored = [run for run in runs if any(s.split == "validation" for s in run.series)]
+    scored = [run for run in runs if any(s.split == "validation" for s in run.series)
+              or (not run.series and any(map(is_rate, run.provenance.candidates)))]  # fmt: skip
     keys = dict.fromkeys(
         s.key for run in scored for s in run.series
         if s.split == "validation" and is_rate(s.key) and label in (None, s.metric.label)
@@ -230,18 +230,6 @@ def late_error(
     )
 
 
-def refuse_several(run: str, perhaps: Mapping[str, Mapping[int, int]]) -> None:
-    """Rows that begin again with another n, under a key that nobody mapped: other runs."""
-    for key, values in perhaps.items():
-        if len(values) > 1 and len(set(values.values())) == 1:
-            first, other = list(values)[:2]
-            raise UnclearError(
-                f"a run must have one {key}, but the rows of {run!r} have {first} and "
-                f"{other} and hold the same steps again; give each run a log of its own, or "
-                "its rows a name in `run`."
-            )
-
-
 def refuse_going_on(c: Collected, what: str) -> None:
     """Refuse rows that start over where scores go on, as those of a counter that began anew.
 
@@ -301,25 +289,6 @@ def refuse_of_tables(c: Collected, what: str) -> None:
                     "step=KEY."
                 ))
             )
-
-
-def iterations_of(c: Collected) -> int:
-    """Steps of the log that a batch serves; TRL counts the optimizer's, and may not say it."""
-    told = c.settings.num_iterations
-    if "num_generations" in c.config or c.found.ticks > 1:
-        own = whole(c.config.get("num_iterations")) or c.found.ticks
-        if told not in (None, own):
-            c.note(f"the log says num_iterations={own}, the setting {told}: the log's is used")
-        return c.found.ticks
-    by = {p.column.trainer for p in c.points if p.step}  # OpenRLHF's train/reward is as TRL's
-    # a loop that logs an n of its own words is none of TRL, which logs all arguments or none
-    ours = c.found.rollouts_per_problem is not None and not c.beside
-    if told is None and not (of_another(c.config) or ours) and by & {"trl", "openrlhf"} == {"trl"}:
-        c.counters.infer(
-            f"{TAKEN_ONCE}, since no arguments of TRL are there; where a batch of rollouts "
-            "serves several steps, add --set num_iterations=K with your own number"
-        )
-    return told or 1
 
 
 def parts_of_update(c: Collected) -> int:

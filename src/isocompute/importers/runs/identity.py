@@ -19,6 +19,7 @@ from pathlib import Path
 
 import numpy as np
 
+from isocompute.importers.beside.beside import FILES
 from isocompute.importers.beside.described import files_beside
 from isocompute.importers.runs.repetitions import differing
 from isocompute.importers.runs.sequels import (
@@ -40,7 +41,7 @@ from isocompute.importers.runs.shared import (
     shared,
 )
 from isocompute.importers.values.imported import AGAIN, STOPPED, ImportedRun, Series, UnclearError
-from isocompute.importers.words.paths import job_of
+from isocompute.importers.words.paths import job_of, started_at
 
 _TRACKERS = ("mlflow", "mlflow-files", "trackio", "wandb")  # where an owner gives runs their names
 _MUCH = 10  # parts of a run: its first that another shares may be one seed's, before they part
@@ -67,7 +68,7 @@ def settle_runs(
         if resumed != "apart":
             once = join_counted_anew(once, resumed, before)
             once = _leave_branches(once, before)
-            once = _leave_unfinished(once, before)
+            once = _leave_failed(_leave_unfinished(once, before), before)
             once = _last_starts(once, resumed, before)
         else:
             once = _both_kept(once, before)
@@ -78,12 +79,15 @@ def settle_runs(
 
 
 def _refuse_one_file(runs: Sequence[ImportedRun], decided: frozenset[int]) -> None:
-    """Refuse whole runs of one seed by a file above them: it may be of the last of them alone."""
+    """Refuse whole runs of one seed by a file above them: it may be of the last of them alone.
+
+    So may that beside starts of one job, whose names differ in their times.
+    """
     alike = defaultdict[tuple[object, ...], list[str]](list)
-    for run in (one for one in runs if one.seed is not None and id(one) not in decided):
-        name = next(iter(files_beside(run)), "").partition(" ")[0]
-        if name.startswith(".."):
-            file = os.path.normpath(Path(run.provenance.path).parent / name)
+    for run in (one for one in runs if id(one) not in decided):
+        name, path = next(iter(files_beside(run)), "").partition(" ")[0], Path(run.provenance.path)
+        if (name.startswith("..") and run.seed is not None) or (name in FILES and started_at(path)):
+            file = os.path.normpath(path.parent / name)
             alike[file, *run.design].append(run.name)
     for (above, _, n, seed), several in alike.items():
         if len(several) > 1:
@@ -282,8 +286,8 @@ def _numbers(run: ImportedRun) -> list[int]:
 
 
 def _numberless(path: Path) -> str:
-    """What the logs of a job are called, whatever its number: slurm-#.out."""
-    return re.sub("[0-9]+", "#", job_of(Path(path.name)))
+    """What the logs of a job are called, whatever its number: slurm-#.out; 0.5 is a setting."""
+    return re.sub(r"(?<![0-9.])[0-9]+(?!\.?[0-9])", "#", job_of(Path(path.name)))
 
 
 def _leave_unfinished(runs: list[ImportedRun], decided: frozenset[int]) -> list[ImportedRun]:
@@ -302,8 +306,9 @@ def _leave_unfinished(runs: list[ImportedRun], decided: frozenset[int]) -> list[
         ):
             path = Path(run.provenance.path)
             job = run.name if tracked else str(path)
-            if told and not tracked:
-                job = f"{job_of(path.parent)}/{_numberless(path)}"
+            if told and not tracked:  # a folder without a word is a tracker's, of each start
+                home = path.parent.parent if path.parent.name.isdecimal() else path.parent
+                job = f"{job_of(home)}/{_numberless(path)}"
             jobs[(tracked, job, *run.design)].append(run)
     left_out, lines = set[int](), defaultdict[int, list[str]](list)
     for (unordered, *_), several in jobs.items():
@@ -327,6 +332,30 @@ def _leave_unfinished(runs: list[ImportedRun], decided: frozenset[int]) -> list[
                     f"{named(run)} ended at step {ends[k]}{f' of {planned}' if planned else ''} "
                     "and was started again; it is left out (--set resumed=apart keeps all)"
                 )
+    return [run.inferring(*lines[id(run)]) if id(run) in lines else run
+            for run in runs if id(run) not in left_out]  # fmt: skip
+
+
+def _leave_failed(runs: list[ImportedRun], decided: frozenset[int]) -> list[ImportedRun]:
+    """Runs without those that their tracker says failed, where one of that seed went further.
+
+    Their names differ in numbers alone, as those of a tracker's folders do.
+    """
+    alike: dict[tuple[object, ...], list[ImportedRun]] = defaultdict(list)
+    for run in runs:
+        if None not in run.design:
+            alike[(re.sub("[0-9]+", "#", run.name), *run.design)].append(run)
+    left_out, lines = set[int](), dict[int, list[str]]()
+    for several in (its for its in alike.values() if not {id(run) for run in its} <= decided):
+        whole = max(several, key=lambda run: run.last)
+        failed = [run for run in several if any(line.endswith(STOPPED) for line in run.notes)
+                  and run.last < whole.last]  # fmt: skip
+        if failed and not differing(several):
+            left_out |= {id(run) for run in failed}
+            lines[id(whole)] = [
+                f"{named(run)} failed at step {run.last}, and {whole.name!r} has its seed; it is "
+                "left out (--set resumed=apart keeps all)" for run in failed
+            ]  # fmt: skip
     return [run.inferring(*lines[id(run)]) if id(run) in lines else run
             for run in runs if id(run) not in left_out]  # fmt: skip
 

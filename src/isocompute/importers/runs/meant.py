@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
@@ -11,6 +12,9 @@ from itertools import takewhile
 from isocompute.errors import InputError
 from isocompute.importers.values.imported import DESIGN, ImportedRun
 from isocompute.store.arms import idle, matches, matching
+
+_DIED = 0.9  # of the updates of another that was started with its seed
+_DATED = re.compile(r"20[0-9]{2}-?[0-9]{2}-?[0-9]{2}")  # where all are named by it, some ran again
 
 
 def leaving(left: Collection[str], odd: Collection[str], *patterns: str) -> list[str]:
@@ -47,15 +51,29 @@ def shown(words: Sequence[str]) -> str:
     return " ".join(f"--where run={shlex.quote(one.removeprefix('run='))}" for one in words[1::2])
 
 
+def without(text: str, odd: Sequence[str], left: Sequence[str]) -> InputError:
+    """A refusal with the words that leave some runs out, or keep all."""
+    words, count = leaving(left, odd), len({*odd})
+    which = "it" if count == 1 else f"the {count} like it"
+    return InputError(
+        f"{text}{',' if '; if ' in text else ';'} leave {which} out with {shown(words)}, "
+        "or keep all with --where 'run=*'.",
+        options=words, trial=("--where", "run=*"), condition="the others are your sweep",
+    )
+
+
 def seeds_twice(runs: Sequence[ImportedRun]) -> list[str]:
     """A line for runs of one B_p, n and seed, where seeds tell the repetitions of others apart."""
-    if len({run.seed for run in runs} - {None}) < 2:
-        return []  # a default, that all were started with
+    # one seed may be a default, that all were started with
+    alike = len({run.seed for run in runs} - {None}) < 2 and not all(
+        _DATED.search(run.name) for run in runs
+    )
     of = defaultdict[tuple[object, ...], list[ImportedRun]](list)
     for run in sorted(runs, key=lambda run: -max((s.step_K.size for s in run.series), default=0)):
-        for s in run.series if run.seed is not None else ():
+        for s in run.series if None not in run.design else ():
             of[run.design, s.metric.label, s.problem_set, s.split].append(run)
-    pairs = {(id(its[0]), id(its[1])): its[:2] for its in of.values() if len(its) > 1}
+    pairs = {(id(its[0]), id(its[1])): its[:2] for its in of.values()
+             if len(its) > 1 and not (alike and its[1].last > _DIED * its[0].last)}  # fmt: skip
     if not pairs:
         return []
     one, less = next(iter(pairs.values()))

@@ -29,7 +29,7 @@ REPEATS = "score: rows that repeat the last evaluation count once"
 Side = Mapping[str, Mapping[int, float]]  # numbers beside scores: kind -> step -> value
 
 
-def own_evaluations(score_K: FloatArray) -> tuple[IntArray | None, str]:
+def own_evaluations(score_K: FloatArray, *, trains: bool = False) -> tuple[IntArray | None, str]:
     """Places of the scores that are evaluations of their own, and a line; None: all of them.
 
     Some loops write the last score into every row, or 0 where nothing was evaluated. Then scores
@@ -38,12 +38,13 @@ def own_evaluations(score_K: FloatArray) -> tuple[IntArray | None, str]:
 
     Args:
         score_K: in the order of compute.
+        trains: of batches of training, which may be 0 where no problem was solved.
     """
     if score_K.size < _LEAST_ROWS:
         return None, ""
     few = score_K.size / 2
     there = np.flatnonzero(score_K != 0)
-    if there.size < few and _is_even(there):
+    if not trains and there.size < few and _is_even(there):
         return there, "score: 0 in the rows between two evaluations is taken for none"
     new = np.flatnonzero(score_K[1:] != score_K[:-1]) + 1
     if new.size < few and _is_even(new):
@@ -65,7 +66,7 @@ def without_repeats(points: Points) -> str:
         if again.sum() > step_K.size / 2:
             kept, told = np.append(0, np.flatnonzero(~again) + 1), REPEATS
     if kept is None:
-        kept, told = own_evaluations(score_K)
+        kept, told = own_evaluations(score_K, trains=points.column.split == "train")
     if kept is not None:
         points.step = array("q", step_K[kept].tolist())
         points.value = array("d", score_K[kept].tolist())

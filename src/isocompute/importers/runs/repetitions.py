@@ -20,21 +20,17 @@ import numpy as np
 from isocompute.domain.text import some_of
 from isocompute.errors import InputError
 from isocompute.importers.runs.grids import Design, is_by_seed, is_one_grid, once, parted
-from isocompute.importers.runs.meant import choose, leaving, seeds_twice, shown
-from isocompute.importers.values.imported import DESIGN, FROM_NAME, FloatArray, ImportedRun
+from isocompute.importers.runs.meant import choose, leaving, seeds_twice, shown, without
+from isocompute.importers.runs.starts import refuse_another_start
+from isocompute.importers.values.imported import DESIGN, FROM_NAME, ImportedRun
 from isocompute.importers.words.configuration import FACTS, SCALED
 from isocompute.importers.words.names import written_in
 from isocompute.importers.words.paths import run_name
 from isocompute.recipe import RECORDED, TRAINED
-from isocompute.store.arms import matches
 
 # Words of a recipe: with n it may change, between repetitions it may not. A score says its samples.
 _RECIPE = tuple(word for word in (*RECORDED, *TRAINED)
                 if word not in (*FACTS, "evaluation_samples"))  # fmt: skip
-# Standard deviations of noise between what the same model scores twice: at half seeds that learn
-# fast before their first evaluation are taken for sequels, at twice sequels of noisy runs are not.
-NOT_NOISE = 6.0
-_ENOUGH = 3  # scores that tell a run's noise
 _TRIAL = re.compile(r"(?:^|[-_./ ])(?:smoke|debug|dbg|dry[-_ ]?run|sanity|tmp)(?:[-_ ]?test)?"
                     r"(?=$|[-_./ ])", re.I)  # fmt: skip
 
@@ -74,65 +70,8 @@ def require_one_arm(
         )  # fmt: skip
     if "run" not in asked:
         refuse_two_sweeps(map(_named, runs))
-        _refuse_another_start(runs, problem_set)
+        refuse_another_start(runs, problem_set)
         _refuse_trials(runs)
-
-
-def noise_of(*scores: FloatArray) -> float:
-    """The standard deviation of noise in the scores of runs, by how their curves bend."""
-    bends = np.concatenate([np.diff(score_K, 2) for score_K in scores])
-    return float(np.median(np.abs(bends))) / (0.6745 * 6**0.5)
-
-
-def _refuse_another_start(runs: Sequence[ImportedRun], problem_set: str | None) -> None:
-    """All runs of a sweep begin with one model: it scores alike before training, but for noise."""
-    starts: dict[tuple[str, str, str], _Starts] = defaultdict(dict)
-    for run in runs:
-        for s in run.series:
-            if s.split == "validation" and s.step_K.size > _ENOUGH and s.step_K[0] == 0 and (
-                problem_set is None or matches(s.problem_set, problem_set)
-            ):
-                first, last = float(s.score_K[0]), float(s.score_K[-1])
-                key = s.metric.kind, s.metric.variable, s.problem_set
-                starts[key][run.name] = first, abs(last - first), noise_of(s.score_K)
-    # what another model scores, its mean tells first
-    means = {key: of for key, of in starts.items() if key[0] == "avg"} or starts
-    apart = {key: groups for key, of in means.items() if (groups := _apart(of)) is not None}
-    if not apart:
-        return
-    (key, (odd, left)), of = next(iter(apart.items())), means[next(iter(apart))]
-    other, gap = {name for *_, name in apart}, abs(of[odd[0]][0] - of[left[0]][0])
-    alike = [of_set[2] for of_set, its in means.items()  # at nothing all models are alike
-             if of_set[2] not in other and len(its) >= len(of)
-             and min(first for first, *_ in its.values()) > gap / 2]
-    text = (
-        f"runs of one sweep must begin with one model, but {odd[0]!r} scores {of[odd[0]][0]:.3g} "
-        f"before training where {left[0]!r} scores {of[left[0]][0]:.3g}"
-    )
-    if alike:  # one model, and one set whose problems are others in some runs: "all"
-        raise InputError(
-            f"{text} on {key[2]!r}; all begin alike on {alike[0]!r}: where {key[2]!r} holds other "
-            f"problems in some runs, choose that one with --problem-set {shlex.quote(alike[0])}, "
-            "or keep all with --where 'run=*'.",
-            options=("--problem-set", alike[0]), trial=("--problem-set", alike[0]),
-            condition=f"{key[2]!r} holds other problems in some runs",
-        )
-    raise _without(text, odd, left)
-
-
-_Starts = dict[str, tuple[float, float, float]]  # the first score, the gain, the noise, by run
-
-
-def _apart(of: _Starts) -> tuple[list[str], list[str]] | None:
-    """The fewer and the more of runs that begin apart from each other; None where they do not."""
-    gain, noise = (float(np.median([one[i] for one in of.values()])) for i in (1, 2))
-    order = sorted(of, key=lambda name: of[name][0])
-    gaps = np.diff([of[name][0] for name in order])
-    # Half of what training brings is no noise of an evaluation, but another model.
-    if not gaps.size or gaps.max() <= max(NOT_NOISE * noise, gain / 2):
-        return None
-    odd, left = sorted((order[: gaps.argmax() + 1], order[gaps.argmax() + 1 :]), key=len)
-    return odd, left
 
 
 def without_trials(
@@ -201,22 +140,11 @@ def _refuse_trials(runs: Sequence[ImportedRun]) -> None:
     odd, left, ends, first = _short(runs)
     if odd:
         last, rollouts, _ = ends[odd[0]]
-        raise _without(
+        raise without(
             f"runs of one sweep must reach each other's budgets, but {odd[0]!r} ends after "
             f"{last} updates, {rollouts:,.0f} rollouts, and no other has a score before "
             f"{first:,.0f}; if it was a trial", odd, left,
         )
-
-
-def _without(text: str, odd: Sequence[str], left: Sequence[str]) -> InputError:
-    """A refusal with the words that leave some runs out, or keep all."""
-    words, count = leaving(left, odd), len({*odd})
-    which = "it" if count == 1 else f"the {count} like it"
-    return InputError(
-        f"{text}{',' if '; if ' in text else ';'} leave {which} out with {shown(words)}, "
-        "or keep all with --where 'run=*'.",
-        options=words, trial=("--where", "run=*"), condition="the others are your sweep",
-    )
 
 
 def unsaid(runs: Sequence[ImportedRun], asked: Collection[str] = ()) -> list[str]:
@@ -288,7 +216,8 @@ def refuse_two_sweeps(runs: Iterable[Named], cure: str = "") -> None:
     sweeps = _by_words(runs)
     if is_one_grid(map(_designs, sweeps.values()), sweeps):
         return
-    several = {name: of for name, of in sweeps.items() if len({n for _, n, _ in of}) > 1}
+    several = {name: of for name, of in sweeps.items()
+               if max(len({n for _, n, _ in of}), len({s for *_, s in of})) > 1}  # fmt: skip
     twice = [
         (a, b) for a, b in combinations(several, 2)
         if sum(_scored(several[a][design]) & _scored(several[b][design]) != set()
@@ -331,7 +260,7 @@ def refuse_two_sweeps(runs: Iterable[Named], cure: str = "") -> None:
             both = f" and seed {seed}" if seed is not None and seed == like.design[2] else ""
             text = (f"{_ONE_SWEEP} and another word of a name may say another recipe, "
                     f"but {this.name!r} is of n = {this.design[1]}{both}, as {like.name!r} is")
-            raise InputError(f"{text}; {cure}") if cure else _without(text, odd, left)
+            raise InputError(f"{text}; {cure}") if cure else without(text, odd, left)
 
 
 def _by_words(runs: Iterable[Named]) -> _Sweeps:

@@ -16,8 +16,9 @@ from typing import NamedTuple
 import numpy as np
 
 from isocompute.importers.runs.checks import UNCOUNTED
-from isocompute.importers.runs.repetitions import NOT_NOISE, differing, noise_of
+from isocompute.importers.runs.repetitions import differing
 from isocompute.importers.runs.shared import scores_of
+from isocompute.importers.runs.starts import NOT_NOISE, noise_of
 from isocompute.importers.values.imported import (
     FloatArray,
     ImportedRun,

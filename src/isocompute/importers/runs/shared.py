@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from isocompute.importers.runs.repetitions import noise_of
+from isocompute.importers.runs.starts import noise_of
 from isocompute.importers.values.imported import (
     DESIGN,
     FloatArray,

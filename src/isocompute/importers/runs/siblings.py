@@ -64,6 +64,17 @@ def refuse_siblings(
         _refuse_base(runs)
 
 
+def _are_counted(names: Collection[str]) -> bool:
+    """Whether names count processes, of one or of each node: a LoRA has rank 8, 16 or 64.
+
+    >>> _are_counted({"n8_rank0.jsonl", "n8_rank3.jsonl"}), _are_counted({"rank8.a", "rank64.a"})
+    (True, False)
+    """
+    numbers = [int(re.findall("[0-9]+", found[0] if (found := RANK.search(name)) else name)[-1])
+               for name in (one.partition(".")[0] for one in names)]  # fmt: skip
+    return min(numbers) < 2 and max(numbers) < 8 * len(names)
+
+
 def _refuse_ranks(runs: Sequence[ImportedRun]) -> None:
     parts: dict[tuple[object, ...], set[str]] = defaultdict(set)
     for run in runs:
@@ -73,7 +84,7 @@ def _refuse_ranks(runs: Sequence[ImportedRun]) -> None:
             of = (path.parent, run.problems_per_batch, run.rollouts_per_problem, seed)
             parts[of].add(path.name)
     for (folder, *_), names in parts.items():
-        if len(names) > 1:
+        if len(names) > 1 and _are_counted(names):
             raise UnclearError(
                 f"a log must be of a whole run, but {folder} holds those of its processes "
                 f"({', '.join(sorted(names)[:3])}), each with a part of the batch; give the log "

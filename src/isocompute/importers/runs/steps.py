@@ -9,7 +9,7 @@ planned one, nothing is guessed: the import stops with both values and `--set st
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 
 from isocompute.importers.runs.counting import FEW, Epochs, are_calls
@@ -23,6 +23,7 @@ from isocompute.importers.words.vocabulary import (
     STEP_KEYS,
     TRACKER_STEPS,
     axis_of,
+    counts_checkpoints,
 )
 
 BEFORE = "and the updates before it count as its own"  # ends the line of a log that begins late
@@ -65,6 +66,7 @@ class Counters:
         self.busy = wanted is not None and wanted not in TRACKER_STEPS
         self.seen: dict[str, None] = {}  # keys of counters, in the order of the log
         self.defined: dict[str, str] = {}  # the log's own: key or glob -> counter
+        self._own = set[str]()  # those of them that count updates
         self.calls = False  # the tracker's step counts calls
         self.logged: dict[str, None] = {}  # a key `step`, of rows whose own step counts calls
         self._call = -1  # the tracker's step of the last such row
@@ -160,6 +162,11 @@ class Counters:
     def define(self, key: str, counter: str) -> None:
         """Take what the log itself says counts the steps of a key (`eval/*`: of many)."""
         self.defined |= {key: counter} if counter else {}
+        self._own |= {counter} if counts_checkpoints(counter) else set()
+
+    def see(self, keys: Iterable[str]) -> None:
+        """Take those of the keys that count updates, by a trainer's name or as the log says it."""
+        self.seen |= {k: None for k in keys if k in STEP_KEYS or k in self._own} | self.logged
 
     def axis(self, key: str) -> str | None:
         """The key that counts updates for a logged key; None: the tracker's own step."""

@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from fractions import Fraction
 from typing import NamedTuple
 
+import numpy as np
+
 from isocompute.importers.runs import doubts, placing
 from isocompute.importers.runs.cadence import (
     Cadence,
@@ -26,9 +28,13 @@ from isocompute.importers.runs.cadence import (
 from isocompute.importers.runs.collected import Collected
 from isocompute.importers.runs.points import last_step
 from isocompute.importers.runs.steps import BEFORE
+from isocompute.importers.values.imported import TAKEN_ONCE, UnclearError, distinct
+from isocompute.importers.values.reading import whole
 from isocompute.importers.words.configuration import of_another
 from isocompute.importers.words.fresh import Found
 from isocompute.importers.words.vocabulary import TRACKER_STEPS
+
+_LEAST = 4  # gaps between batches that are alike by no chance
 
 
 class Unit(NamedTuple):
@@ -47,7 +53,7 @@ class Unit(NamedTuple):
 
 def unit_of(c: Collected) -> Unit:
     """What an update is, before the points are looked at."""
-    found, iterations = c.found, doubts.iterations_of(c)
+    found, (iterations, served) = c.found, _iterations_of(c)
     cadence = cadence_of(c.config, c.settings.eval_every)
     parts, told = micro_batches(c.points, c.config, cadence)
     if parts == 1 and (parts := doubts.parts_of_update(c)) > 1:
@@ -55,7 +61,57 @@ def unit_of(c: Collected) -> Unit:
         cadence, iterations = cadence.by(parts), parts
     if found.steps and iterations > found.ticks:  # as told: the log plans the optimizer's steps
         found = found._replace(steps=-(-found.steps // iterations))
-    return Unit(found, cadence, iterations, parts, told)
+    return Unit(found, cadence, iterations, parts, told or served)
+
+
+def _iterations_of(c: Collected) -> tuple[int, str]:
+    """Steps of the log that a batch serves, and a line; TRL counts the optimizer's."""
+    told = c.settings.num_iterations
+    if "num_generations" in c.config or c.found.ticks > 1:
+        own = whole(c.config.get("num_iterations")) or c.found.ticks
+        if told not in (None, own):
+            c.note(f"the log says num_iterations={own}, the setting {told}: the log's is used")
+        return c.found.ticks, ""
+    by = {p.column.trainer for p in c.points if p.step}  # OpenRLHF's train/reward is as TRL's
+    # a loop that logs an n of its own words is none of TRL, which logs all arguments or none
+    ours = c.found.rollouts_per_problem is not None and not c.beside
+    if told is None and not (of_another(c.config) or ours) and by & {"trl", "openrlhf"} == {"trl"}:
+        if (served := _served(c))[0] > 1:
+            return served
+        c.counters.infer(
+            f"{TAKEN_ONCE}, since no arguments of TRL are there; where a batch of rollouts "
+            "serves several steps, add --set num_iterations=K with your own number"
+        )
+    return told or 1, ""
+
+
+def _served(c: Collected) -> tuple[int, str]:
+    """Steps of the log that a batch serves, where one row of training in so many has rewards.
+
+    TRL logs what rollouts say where they were drawn, and the optimizer's numbers at every step.
+
+    Raises:
+        UnclearError: a loop of one's own may as well log its rewards now and then.
+    """
+    drawn_K = distinct(np.concatenate([
+        p.steps_K for p in c.points if p.column.trainer == "trl" and p.column.split == "train"
+        and p.step
+    ] or [np.zeros(0, np.int64)]))  # fmt: skip
+    gaps, steps_K = np.diff(drawn_K), np.fromiter(c.side["rate"], np.int64)
+    if gaps.size < _LEAST or not (gaps == gaps[0]).all() or not (
+        np.isin(drawn_K, steps_K).all() and steps_K.size >= 2 * drawn_K.size - 1
+    ):
+        return 1, ""
+    count = int(gaps[0])
+    told = f"rewards stand at one in {count} of its steps, and learning rates between them"
+    if {*map(int, drawn_K)} != {*c.side["length"]} or "reward_std" not in c.unread:
+        raise UnclearError(
+            f"run {c.name}: updates must be known, but {told}; add --set num_iterations={count} if "
+            f"a batch of rollouts serves {count} steps, --set num_iterations=1 if each step has "
+            "rollouts of its own.", options=("--set", "num_iterations=K"),
+            trial=("--set", f"num_iterations={count}"),
+        )
+    return count, f"step: {count} of the log's are an update, as {told}"
 
 
 def by_unit(c: Collected, unit: Unit, what: str) -> int:

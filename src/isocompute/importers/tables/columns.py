@@ -336,9 +336,11 @@ def _cures(
         constant = there.pop("rollouts")
         there = {DESIGN[1]: constant, **there} if DESIGN[1] in missing else there
     wide = pattern_in_columns(header) if {"score", *DESIGN[1:2]} <= set(missing) else None
-    if "score" in missing and wide is None and (per_update := pattern_of_updates(header)):
+    unsaid = [name for name in DESIGN if name in missing]
+    if "score" in missing and wide is None and (per_update := pattern_of_updates(header, unsaid)):
         yield _by_pattern(per_update, "if there is a column for every update, as it seems")
-        missing = [n for n in missing if n not in ("score", "rollouts")]
+        missing = [n for n in missing if n not in ("score", "rollouts")
+                   and f"{{{n}}}" not in per_update]  # fmt: skip
     elif wide is not None and "score" not in there:
         yield _by_pattern(wide, "as the names of the columns seem to say")
         missing = [n for n in missing if n != "score" and f"{{{n}}}" not in wide]

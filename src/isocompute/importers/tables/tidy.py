@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -14,6 +14,7 @@ import numpy as np
 
 from isocompute.domain import Curve
 from isocompute.domain.text import some_of
+from isocompute.errors import InputError
 from isocompute.importers.runs.repetitions import Named, along_with_seeds, refuse_two_sweeps
 from isocompute.importers.tables import beside, cells, checks, ranges
 from isocompute.importers.tables.columns import REQUIRED, Scores, not_there
@@ -40,9 +41,10 @@ from isocompute.importers.tables.wide import Texts, without_padding
 from isocompute.importers.values.headers import has_lines
 from isocompute.importers.values.imported import DESIGN
 from isocompute.importers.values.reading import anew
-from isocompute.importers.words.called import counts_problems, counts_so_far
+from isocompute.importers.words.called import counts_problems, counts_so_far, mapping
 from isocompute.importers.words.names import recipe_in
 from isocompute.importers.words.paths import Measured, measured
+from isocompute.importers.words.plain_words import GROUPS, plain_name
 from isocompute.importers.words.scale import PLAIN, are_percent, of_errors, require_range
 from isocompute.importers.words.settings import Settings
 from isocompute.recipe import RECORDED
@@ -50,6 +52,7 @@ from isocompute.recipe import RECORDED
 if TYPE_CHECKING:
     from isocompute.importers.tables.taken import Read
 
+_OF_N = ("num_generations", *GROUPS)  # columns that say n, and nothing else
 IN_MEMORY = "the table"  # what messages call one that has no path
 
 
@@ -87,7 +90,7 @@ def load_tidy(
     settings = (settings or Settings()).for_path(path)
     of = measured(path) if path.is_file() else Measured()
     settings = replace(
-        settings, split=settings.split or of.split or None,
+        settings, split=settings.split or (not of.beside and of.split) or None,
         problem_set=settings.problem_set or of.problem_set or None,
     )
     if has_lines(path):
@@ -128,6 +131,7 @@ def curves_of(
               say=say or (lambda _: None))  # fmt: skip
     take_rows(t, read)
     take_columns(t)
+    _refuse_another_n(t, read)
     turn(t)
     curves, n_copies, score = list[Curve](), 0, None
     for one in t.scores or [Scores("score", settings)]:
@@ -140,6 +144,32 @@ def curves_of(
     curves = _of_runs(t, curves)
     _tell_unread(t, read, curves)
     return of_evaluations(curves, path, say)
+
+
+def _refuse_another_n(t: Taken, read: Read) -> None:
+    """Refuse a table of one n, as its name or a file beside it says, whose rows say another, too.
+
+    Raises:
+        InputError: with the column, and what it has.
+    """
+    n = t.settings.rollouts_per_problem
+    columns = [c for c in t.header if plain_name(c.strip()) in _OF_N
+               and c not in t.goes_by.values()]  # fmt: skip
+    for column in columns if n is not None and DESIGN[1] not in t.numbers else ():
+        cells_R = numbers_of(read(t.path, partial(_alone, column)), column, t.path)
+        said = np.unique(cells_R[np.isfinite(cells_R)]).tolist()
+        if n in said and len(said) > 1:
+            raise InputError(
+                f"{t.path}: a run must have one n, but {column.strip()} is "
+                f"{' and '.join(f'{one:g}' for one in said[:3])}: no curve holds both; leave the "
+                f"table out, or add {mapping(column.strip(), DESIGN[1])} if its rows are of "
+                "several runs."
+            )
+
+
+def _alone(column: str, _: Sequence[str]) -> dict[str, str]:
+    """A column under its own name."""
+    return {column: column}
 
 
 def _of_column(t: Taken, one: Scores, copies: bool) -> tuple[list[Curve], int, FloatArray]:
@@ -207,6 +237,8 @@ def _take_compute(t: Taken, one: Scores, mine: dict[str, FloatArray]) -> None:
     beside.from_responses(mine, t.path, t.units)
     beside.from_problems(mine, one.settings, t.path)
     if "steps" in mine and "rollouts" not in mine and set(DESIGN[:2]) <= set(mine):
+        if (ticks := one.settings.num_iterations) is not None:  # the column counts the optimizer's
+            mine["steps"] = np.ceil(mine["steps"] / ticks)
         mine["rollouts"] = ranges.batch_of(mine) * mine["steps"]
 
 

@@ -20,6 +20,7 @@ from isocompute.domain import Curve
 from isocompute.errors import InputError
 from isocompute.importers.tables.table import FloatArray, scores_of
 from isocompute.importers.values.imported import DESIGN, UnclearError
+from isocompute.importers.words.names import written_in
 from isocompute.importers.words.paths import regex_of
 from isocompute.importers.words.plain_words import plain_name
 from isocompute.importers.words.settings import Settings
@@ -46,12 +47,16 @@ _OTHERS = re.compile(
 _NUMBERED = re.compile(r"(.*?)([0-9]+)([^0-9]*)")
 
 
-def pattern_of_updates(header: Sequence[str]) -> str | None:
+def pattern_of_updates(header: Sequence[str], missing: Sequence[str] = ()) -> str | None:
     """The `pattern` of a table with a column for every update; None where it has none.
+
+    `missing`: what no column says, and the names of those of updates may.
 
     >>> pattern_of_updates(["run", "n", "u0", "u20", "u40", "u60"])
     'u{steps}'
     >>> pattern_of_updates(["step", "seed0", "seed1", "seed2", "seed3"])
+    >>> pattern_of_updates(["set", "n8-step9", "n8-step19", "n8-step29"], ["rollouts_per_problem"])
+    'n{rollouts_per_problem}-step{steps}'
     """
     found: dict[tuple[str, str], list[int]] = {}
     for cell in header:
@@ -63,6 +68,9 @@ def pattern_of_updates(header: Sequence[str]) -> str | None:
         if len(numbers) < _LEAST - named or min(gaps) < 1 or _OTHERS.search(before):
             continue
         if named or (len(gaps) == 1 < min(gaps) and "{" not in before):
+            for name in missing:
+                if (place := written_in(before, name)) is not None:
+                    before = f"{before[: place[0]]}{{{name}}}{before[place[1] :]}"
             return f"{before}{{steps}}{after}"
     return None
 

@@ -3,31 +3,27 @@ r"""Workbooks (.xlsx, .xls, .ods), databases, LaTeX: every sheet that holds a ta
 The CSV lie in a folder of their own that goes with the process; what they are is read as any
 other table. A sheet without a column of numbers is a note.
 
-Of a database (SQLite) each table is a sheet, joined with what it is of: a table with a column
-`run_id` has the settings of the table `run` or `runs` beside its own columns; a table that others
-point to is no sheet, nor are rows with a loss where others have none. Of a paper each `tabular` is
-one, its cells without their markup; a count under `\times 10^3` is so many thousands.
+Of a database each table is a sheet (`databases`). Of a paper each `tabular` is one, its cells
+without their markup; a count under `\times 10^3` is so many thousands.
 """
 
 from __future__ import annotations
 
 import csv
 import re
-import sqlite3
 import tempfile
 import zipfile
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from functools import cache, reduce
 from html import unescape
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from isocompute.errors import InputError, NotInstalledError
 from isocompute.importers.beside.listed import NAMING, describing
-from isocompute.importers.values.database import columns_of, opened
+from isocompute.importers.tables.databases import is_database, tables_in
 from isocompute.importers.values.reading import number
-from isocompute.importers.words.scored import likely_key
 
 LATEX = ".tex"
 SEED = re.compile(r"\bseed\s*[=:]?\s*([0-9]{1,12})\b", re.I)
@@ -38,13 +34,6 @@ _LINE = re.compile(r"\\(?:(?:top|mid|bottom|cmid)rule|[hc]line)(?:\([lr]*\))?(?:
 _MARKUP = re.compile(r"\\(?:math|text)?(?:bf|it|rm|tt|boldsymbol|underline|emph|text)\{([^{}]*)\}")
 _TIMES = re.compile(r"\(?\s*\\times\s*10\^\{?([0-9])\}?\s*\)?")
 _COUNTS = re.compile("rollout|step|update|iteration|sample|trajector", re.I)
-_ENDINGS = (".db", ".sqlite", ".sqlite3")
-_OURS = "study.db"  # a study's own records
-MAX_ROWS = 1_000_000  # of a table of one's own
-_MAGIC = b"SQLite format 3\0"
-_COUNTER = re.compile("step|update|batch|iter|epoch|rollout", re.I)
-_OF_TRACKERS = ({"key", "value", "run_uuid", "step"}, {"key", "value", "run_id", "step"},
-                {"run_name", "step", "metrics"})
 WORKBOOKS = (".xlsx", ".xlsm", ".xls", ".ods")
 _MAX_BYTES = 256 << 20  # of a part, unpacked: a zip expands a thousand times
 _FEW = 2  # numbers under each other: fewer are chance
@@ -95,86 +84,6 @@ def _plain(cell: str) -> str:
     while (bare := _MARKUP.sub(r"\1", cell)) != cell:
         cell = bare
     return " ".join(re.sub(r"\\[,;! ]|~", " ", cell.replace(r"\%", "%").replace("$", "")).split())
-
-
-class _Table(NamedTuple):
-    names: list[str]
-    rows: Sequence[Sequence[Any]]
-
-
-def is_database(path: Path) -> bool:
-    """Whether a file is a database of no tracker that is known, with a table of scores."""
-    named = path.suffix.lower() in _ENDINGS and path.name != _OURS
-    if not named or not path.is_file():
-        return False
-    with path.open("rb") as file:
-        if file.read(len(_MAGIC)) != _MAGIC:
-            return False
-    try:
-        with opened(path) as connection:
-            columns = {name: columns_of(connection, name) for name in _names(connection)}
-    except (sqlite3.Error, UnicodeDecodeError):
-        return False  # read as a tracker's, and refused as damaged
-    if any(words <= columns.get("metrics", set()) for words in _OF_TRACKERS):
-        return False
-    return any(likely_key([*one]) != "KEY" and any(map(_COUNTER.search, one))
-               for one in columns.values())  # fmt: skip
-
-
-def _names(connection: sqlite3.Connection) -> list[str]:
-    return [str(row[0]) for row in connection.execute(
-        "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite%'"
-    )]  # fmt: skip
-
-
-def tables_in(path: Path) -> dict[str, list[list[Any]]]:
-    """Its tables by name: the names of the columns, then the rows.
-
-    Raises:
-        InputError: if it cannot be read, or a table has more rows than any sweep.
-    """
-    try:
-        with opened(path) as connection:
-            read = {name: _Table(
-                [*columns_of(connection, name)],
-                connection.execute(f'SELECT * FROM "{name}" LIMIT {MAX_ROWS + 1}').fetchall(),
-            ) for name in _names(connection)}  # fmt: skip
-    except (sqlite3.Error, UnicodeDecodeError) as error:
-        raise InputError(
-            f"{path}: a database must be readable, but gives {str(error)[:80]}; copy it again."
-        ) from error
-    if large := next((name for name, table in read.items() if len(table.rows) > MAX_ROWS), None):
-        raise InputError(
-            f"{path}: a table must have at most {MAX_ROWS:,} rows, but {large} has more; write "
-            "those of its scores as a CSV."
-        )
-    joined = {name: _joined(name, table, read) for name, table in read.items()}
-    parents = {parent for _, of in joined.values() for parent in of}
-    found = {name: table for name, (table, _) in joined.items() if name not in parents}
-    apart = {name: table for name, table in found.items() if "loss" not in table.names}
-    return {name: [table.names, *map(list, table.rows)] for name, table in (apart or found).items()}
-
-
-def _joined(name: str, table: _Table, read: Mapping[str, _Table]) -> tuple[_Table, list[str]]:
-    """A table with the columns of those that its `*_id` point to, and the names of these."""
-    names, rows, of = table.names, [list(row) for row in table.rows], list[str]()
-    for at, column in enumerate(table.names):
-        base = column.removesuffix("_id")
-        there = next((one for one in (base, f"{base}s") if one in read and one != name), None)
-        if there is None or column == base or "id" not in read[there].names:
-            continue
-        parent = read[there]
-        key = parent.names.index("id")
-        by_id = {row[key]: row for row in parent.rows}
-        if len(by_id) < len(parent.rows) or any(row[at] not in by_id for row in table.rows):
-            continue
-        new = [i for i, one in enumerate(parent.names) if i != key and one not in names]
-        names = [*names, *(base if parent.names[i] == "name" else parent.names[i] for i in new)]
-        rows = [[*row, *(by_id[row[at]][i] for i in new)] for row in rows]
-        of.append(there)
-    kept = [i for i, one in enumerate(names) if one != "id" and not (
-        one.endswith("_id") and one.removesuffix("_id") in names)]  # fmt: skip
-    return _Table([names[i] for i in kept], [[row[i] for i in kept] for row in rows]), of
 
 
 def is_workbook(path: Path) -> bool:

@@ -48,6 +48,9 @@ _WITH_WIDTH = re.compile(
     rf"\(\s*(?P<round>{_PLAIN})\s*(?P=own)\s*\)|"
     rf"\[\s*{_PLAIN}\s*(?P=own)\s*[,;\u2013-]\s*{_PLAIN}\s*(?P=own)\s*\])\s*\$?"
 )
+_WITH_COUNTS = re.compile(  # 62.5% (25/40)
+    r"(?P<share>[0-9]{0,3}\.?[0-9]{1,9}%?)\s*\(\s*(?P<part>[0-9]{1,9})\s*/\s*(?P<of>[0-9]{1,9})\s*\)"
+)
 _IN_UNITS = 3  # numbers in brackets that tell whether they are those before them in another unit
 
 
@@ -140,10 +143,15 @@ def means_of(cells: Iterable[str | None]) -> dict[str, str]:
 
     >>> means_of(["64.2 \u00b1 0.8", "64,2% +- 0,8%", ".642 (.008)", "16", "32 (64%)"])
     {'64.2 \u00b1 0.8': '64.2', '64,2% +- 0,8%': '64.2%', '.642 (.008)': '.642'}
+    >>> means_of(["62.5% (25/40)", "0.625 (25/40)", "3 (25/40)"])
+    {'62.5% (25/40)': '62.5%', '0.625 (25/40)': '0.625'}
     >>> means_of(["17 (0.57)", "20 (0.67)", "24 (0.80)"])
     {}
     """
-    found = {cell: m for cell in cells if cell and (m := _WITH_WIDTH.fullmatch(cell.strip()))}
+    there = [cell for cell in cells if cell]
+    shares = {cell: m["share"] for cell in there if (m := _WITH_COUNTS.fullmatch(cell.strip()))
+              and _is_of(m["share"], int(m["part"]), int(m["of"]))}  # fmt: skip
+    found = {cell: m for cell in there if (m := _WITH_WIDTH.fullmatch(cell.strip()))}
     beside = {(m["mean"], m["round"]) for m in found.values() if m["round"]}
     if len({width for _, width in beside}) >= _IN_UNITS:
         low, high = 0.0, math.inf  # of the units, as the digits leave it open
@@ -152,9 +160,18 @@ def means_of(cells: Iterable[str | None]) -> dict[str, str]:
             half = 0.5 * 10.0 ** -decimals(width)
             low, high = max(low, one / (of + half)), min(high, one / max(of - half, 1e-9))
         if low <= high:
-            return {}
-    return {cell: re.sub(DECIMAL, WITH_POINT, m["mean"]) + "%" * ("%" in f"{m['own']}{m['both']}")
-            for cell, m in found.items()}  # fmt: skip
+            return shares
+    return shares | {
+        cell: re.sub(DECIMAL, WITH_POINT, m["mean"]) + "%" * ("%" in f"{m['own']}{m['both']}")
+        for cell, m in found.items()
+    }
+
+
+def _is_of(share: str, part: int, of: int) -> bool:
+    """Whether a share is that of a part, as far as its digits say it."""
+    each = 0.01 if share.endswith("%") else 1.0
+    plain = share.removesuffix("%")
+    return of > 0 and abs(float(plain) * each - part / of) <= each * 10.0 ** -decimals(plain)
 
 
 def of_means(means: Mapping[str, str]) -> list[str]:

@@ -9,11 +9,12 @@
 | W&B's API, a run as its name, config and history | `history: [{_step, KEY: ...}]` |
 | a loop of one's own, a list for each kind of row | `evals: [{update, SET: {KEY: ...}}]` |
 | the same, a list for each key | `{steps: [...], KEY: [...]}` |
+| and of what was measured now and then | `{steps: [...], KEY: {STEP: ...}}` |
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Set
 from typing import Any, NamedTuple
 
 from isocompute.importers.values.reading import flatten, unwrapped
@@ -23,7 +24,7 @@ SETTINGS = ("config", "cfg", "params", "parameters", "hyperparameters", "hyperpa
 OF_MAX = "global_step/max_steps"  # ms-swift 4.4: "5/100", of all that are planned
 # What rows call their step, the most telling first; the last is Ray Tune 2's.
 STEPS = ("step", "_step", "global_step", OF_MAX, "iteration", "iter", "update", "training_step",
-         "train_step", "training_iteration")  # fmt: skip
+         "train_step", "checkpoint_step", "ckpt_step", "training_iteration")  # fmt: skip
 # And their run, where runs may share a name: pandas, MLflow, Comet, W&B.
 IDS = ("run_id", "run_uuid", "experimentKey", "experiment_key", "wandb_id")
 RUNS = ("run", "run_name", *IDS)  # keys of a row that name its run
@@ -33,6 +34,7 @@ _GROUPS = ("Args.", "General.")  # sections of ClearML's hyperparameters
 _AXES = (("x", "y"), ("steps", "values"), ("step", "value"))
 _LISTS = (*STEPS, "steps", "updates", "iterations")
 _DEPTH = 6
+_LONG = 18  # digits of a step, at most
 
 
 class Point(NamedTuple):
@@ -85,6 +87,21 @@ def _along(values: object, steps: Any) -> bool:
     )
 
 
+def _by_step(values: object, steps: Set[int]) -> dict[int, object]:
+    """Numbers by the steps that they were measured at, some of a document's; none of any other.
+
+    >>> _by_step({"8": 0.25, "4": 0.5}, {2, 4, 8}), _by_step({"8": 0.25, "16": 0.5}, {4, 8})
+    ({8: 0.25, 4: 0.5}, {})
+    """
+    if not steps or not isinstance(values, dict) or not all(
+        isinstance(key, str) and key.isdecimal() and len(key) <= _LONG
+        and isinstance(value, (int, float, type(None))) for key, value in values.items()
+    ):
+        return {}
+    found: dict[int, object] = {int(key): value for key, value in values.items()}
+    return found if found.keys() <= steps else {}
+
+
 def points_of(document: object, name: str = "", depth: int = 0) -> Iterator[Point]:
     """Every point of a document, series by series; none where it holds no series.
 
@@ -119,11 +136,15 @@ def points_of(document: object, name: str = "", depth: int = 0) -> Iterator[Poin
                 )
                 return
         at = next((key for key in _LISTS if isinstance(document.get(key), list)), None)
+        known = {step for step in document[at] if isinstance(step, int)} if at else set[int]()
         for key, inner in document.items():
             if at is not None and key != at and _along(inner, document[at]):
                 of = name.rpartition("\0")[2]
                 whole = f"{of}/{key}" if of and of not in _ROWS and key not in RUNS else key
                 for step, value in zip(document[at], inner, strict=True):
                     yield Point(step, {whole: value}, at == "_step")
+            elif of_step := _by_step(inner, known):
+                for place, value in of_step.items():
+                    yield Point(place, {str(key): value}, at == "_step")
             elif key not in SETTINGS:
                 yield from points_of(inner, f"{name}\0{key}" if name else str(key), depth + 1)

@@ -26,6 +26,7 @@ from isocompute.importers.words.called import (
     is_called,
     mapping,
     maps_of,
+    may_be_batch,
     may_be_n,
 )
 from isocompute.importers.words.names import (
@@ -293,8 +294,8 @@ def _maps(keys: Sequence[str], missing: Sequence[str]) -> Cure | None:
         counts = mapping(batch, "batch_size")
         own = _own(missing)
         return Cure(f"{counts} if it counts responses, or {own.text}", own.options)
-    counted = batch is not None and (unit_of(batch, keys) or counts_step(batch))
-    if batch is not None and counted and [*missing] == ["problems_per_batch"]:
+    counted = batch and (may_be_batch(batch) or counts_step(batch) or unit_of(batch, keys))
+    if batch and counted and [*missing] == ["problems_per_batch"]:
         there = {"problems_per_batch": batch}
         return Cure(f"{by_maps(there)}, or {_own(missing).text}", maps_of(there), holds(there))
     every = len(there) == len(missing)

@@ -17,7 +17,8 @@ from isocompute.importers.values.reading import number, whole
 from isocompute.importers.words.splits import SPLITS
 
 # What a column map calls the logarithm of a count -> that count.
-LOG2 = {f"log2_{name}": name for name in ("problems_per_batch", "rollouts_per_problem")}
+COUNTS = ("problems_per_batch", "rollouts_per_problem")
+LOG2 = {f"log2_{name}": name for name in COUNTS}
 _LOG = r"log_?2|lg2?|ld|lb|exponent|exp2|pow(?:er)?(?:s|_?of)?_?(?:2|two)"
 _NAMED = re.compile(
     rf"(?<![a-z])(?:{_LOG})(?:_?of)?(?:(?![a-z])_?|(?<=2))|"
@@ -305,6 +306,15 @@ def is_batch(key: str) -> bool:
     ))  # fmt: skip
 
 
+def may_be_batch(key: str) -> bool:
+    """Whether a key of a configuration says a batch as nothing else; a batch_size may be a GPU's.
+
+    >>> may_be_batch("run.batch"), may_be_batch("batch_size"), may_be_batch("micro_batch")
+    (True, False, False)
+    """
+    return is_batch(key) and re.fullmatch(r"(?:.*[/.])?batch", key, re.I) is not None
+
+
 @lru_cache(4096)
 def may_be_setting(key: str) -> bool:
     """Whether a key that no trainer has may be B_p or n.
@@ -312,6 +322,4 @@ def may_be_setting(key: str) -> bool:
     >>> may_be_setting("n"), may_be_setting("batch_size"), may_be_setting("loss")
     (True, True, False)
     """
-    return is_batch(key) or any(
-        is_called(key, name) for name in ("problems_per_batch", "rollouts_per_problem")
-    )
+    return is_batch(key) or any(is_called(key, name) for name in COUNTS)

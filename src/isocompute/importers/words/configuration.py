@@ -78,6 +78,8 @@ _TRAINERS = (
         "async_config.groups_per_batch", "dataset_builder.batch_size",
         "dataset_builder.groups_per_batch",
     )),
+    # a loop of one's own: groups of an update, each of one problem
+    _Words("num_groups", "group_size", "max_steps", False),
     # a table of runs in the words of this package
     _Words("problems_per_batch", "rollouts_per_problem", "steps", False),
 )
@@ -126,6 +128,7 @@ _FACTS: dict[str, tuple[str, ...]] = {
           for what in ("file", "files", "set", "data", "dataset")),
         "data.eval", "data.val", "data.eval_file", "data.val_file",
     ),
+    "reward_function": ("reward_funcs",),  # open-r1, ms-swift; TRL's rows name them
     "evaluation_temperature": (
         "actor_rollout_ref.rollout.val_kwargs.temperature",
         "worker.rollout.val_override_config.temperature",
@@ -181,12 +184,25 @@ def _said(config: Mapping[str, object]) -> Found:
             return found
         # `batch_size` alone may be anything; a dotted key belongs to its trainer
         if part is None and not words.completions and (
-            "." in words.batch or words.batch in OWN or (words.group in GROUPS and not batch)
+            "." in words.batch or words.batch in OWN
+            or (words.group in GROUPS and not batch and not _evaluates(config))
         ):
             part = found
     # transformers' trainer_state.json and ms-swift say the plan and nothing of the batch
     planned = whole(config.get("max_steps")) or None
     return part or Found(seed=seed, steps=planned, window=whole(config.get("logging_steps")) or 1)
+
+
+def _evaluates(config: Mapping[str, object]) -> bool:
+    """Whether a configuration is of an evaluation: it samples a data set, and says no rate.
+
+    >>> _evaluates({"samples_per_question": 4, "temperature": 0.6}), _evaluates({"group_size": 4})
+    (True, False)
+    """
+    said = {key.rpartition(".")[2] for key in config}
+    return not said.isdisjoint(("temperature", "dataset", "benchmark", "ckpt", "checkpoint")) and (
+        said.isdisjoint(("lr", "learning_rate", "kl_coef", "beta", "seed", "max_steps", "steps"))
+    )
 
 
 def _asynchronous(config: Mapping[str, object], n: int | None, seed: int | None) -> Found | None:
@@ -271,7 +287,7 @@ IN_ROWS = frozenset(
     | {key for key in _SEEDS if key.endswith("seed") and not key.startswith("r")}
     | {*OWN, *GROUPS, *LOG2, RESPONSES, "num_generations", "generation_batch_size",
        "num_iterations", "gradient_accumulation_steps", "steps_per_generation",
-       "per_device_train_batch_size"}
+       "per_device_train_batch_size", "algo", "algorithm"}
 )  # fmt: skip
 
 

@@ -57,13 +57,15 @@ from isocompute.importers.words.vocabulary import (
 WORDS = "=+^?~#%"  # the first letters of what is said of the run, not kept by step
 
 # what the scores of a row are of
-_OF_ROWS = frozenset(("split", "dataset", "data_source", "problem_set", "benchmark", "eval_set",
+OF_ROWS = frozenset(("split", "dataset", "data_source", "problem_set", "benchmark", "eval_set",
                       "subset", "mode", "phase"))  # fmt: skip
 _OF_SECTION = re.compile(  # as a section of evaluations says it: val/dataset
     r"(?:eval|evaluation|val|validation|test)[/._](?:data_?set|data_source|data|file|problem_set|"
     r"benchmark|set|subset|name)", re.I,
 )
-_OF_TRAINING = re.compile(r"(?:^|[/_.])(?:train|actor|critic|loss|kl|entropy|grad|reward)", re.I)
+_OF_TRAINING = re.compile(  # Ray Tune counts reports, of evaluations too
+    r"(?:^|[/_.])(?:train(?!ing_iteration)|actor|critic|loss|kl|entropy|grad|reward)", re.I
+)
 
 _SIDES = {
     **dict.fromkeys(LENGTH_KEYS, "length"), **dict.fromkeys(TOKENS_KEYS, "tokens"),
@@ -97,7 +99,7 @@ def meaning_of(
         return f"={key}"
     if key in MODELS:
         return f"^{key}"
-    if key in _OF_ROWS or _OF_SECTION.fullmatch(key):
+    if key in OF_ROWS or _OF_SECTION.fullmatch(key):
         return f"~{key}"
     if key in _SIDES:
         return _SIDES[key]
@@ -137,9 +139,10 @@ def trains_at(step: int, values: Mapping[str, object]) -> bool:
 def tell_of_training(keys: Sequence[str]) -> bool:
     """Whether rows of these keys, and of a split that stands behind them, are of training.
 
-    >>> tell_of_training(["step", "actor/kl"]), tell_of_training(["step", "val/reward"])
+    >>> tell_of_training(["step", "actor/kl"]), tell_of_training(["config/kl"])
     (True, False)
     """
     return "validation" not in keys[-1:] and any(
         _OF_TRAINING.search(key) and split_of(key) != "validation" for key in keys
+        if not key.startswith(("config/", "config."))
     )

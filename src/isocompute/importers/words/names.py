@@ -239,6 +239,7 @@ _OF_RECIPE = {
         ("learning_rate", "lr|learning_rate", r"[0-9]+(?:\.[0-9]+)?e-?[0-9]+|0?\.[0-9]+"),
         ("kl_coef", "kl(?:_?coef)?", r"[0-9]+(?:\.[0-9]+)?e-?[0-9]+|[01]?\.[0-9]+|0"),
         ("temperature", "temp|temperature", r"[0-9]?\.[0-9]+"),
+        ("lora_rank", "(?:lora[-_]?)?rank|lora[-_]?r", "4|8|16|32|64|128|256"),
     )
 } | {"model": re.compile(
     r"(?:(?<=qwen)|(?<=llama)|(?<=gemma)|(?<![A-Za-z0-9.])(?<!exp[-_]))([0-9]{1,3}(?:\.[0-9]+)?b)(?![A-Za-z0-9])",

@@ -39,6 +39,7 @@ _ROLES = ("explorer", "trainer")  # below one of these: Trinity-RFT's two proces
 # torchtune's, by the second of its start; ROLL's, by the process that wrote it
 TIMED = re.compile(r"log_(?:[0-9]{9,11}|rank_\w+)")
 _NUMBERED = re.compile(r"(?:version|exp)_[0-9]+|(?:v[0-9]+-)?[0-9]{8}[-_][0-9]{6}")
+_TIME = re.compile(r"[0-9]{2}-[0-9]{2}-[0-9]{2}")  # of a multirun of Hydra, below its date
 # Names of files that several folders of the one that is read have: those folders are its runs.
 _ALIKE: ContextVar[frozenset[str]] = ContextVar("_ALIKE", default=frozenset())
 # transformers' OUTPUT/runs/Apr02_10-26-00_HOST: jobs that one machine starts together share it
@@ -56,8 +57,12 @@ def folder_name(folder: Path) -> str:
     'G8/exp_001'
     >>> folder_name(Path("sweep/G8/runs/Apr02_10-26-00_node-07"))
     'G8'
+    >>> folder_name(Path("multirun/2026-03-02/10-15-00/0"))  # Hydra's
+    '2026-03-02/10-15-00/0'
     """
     above = folder.parent.name
+    if folder.name.isdecimal() and _TIME.fullmatch(above) and (date := folder.parent.parent.name):
+        return f"{date}/{above}/{folder.name}"
     if (above == "runs" and (job := folder.parent.parent.name) and _BY_HOST.fullmatch(folder.name)
             and len([*folder.parent.glob("*")]) < 2):  # more are starts, or PyTorch's runs
         return job
@@ -134,17 +139,18 @@ _EVAL = {
     **dict.fromkeys(("eval", "evals", "evaluation", "evaluations"), "eval"),
     "val": "val", "validation": "val", "test": "test",
 }  # fmt: skip
+_WORD = re.compile("[-_. ]+")
 _GENERAL = frozenset(("log", "logs", "metrics", "history", "results", "scores"))
 # Words that tell runs or parts apart, not evaluation sets: seed1, n8, 0, 1e
 _OF_RUNS = re.compile(r"(?:s|seed|n|g|gen|bp|bs|b|lr|run|rep|trial|part|rank|k|step|v)?[0-9.e-]+")
 # Numbers of what one job writes anew, its starts and its checkpoints, and times of the clock; those
 # of n, of seeds and of runs tell jobs apart.
+_CLOCK = (r"(?<![a-z0-9.])(?:20[0-9]{6}|20[0-9]{2}(?:-[0-9]{2}){2}|1[0-9]{9})"
+          r"(?:[-_T /]?[0-9]{2}(?:[-:.]?[0-9]{2}){1,2}(?:\.[0-9]+)?)?")  # fmt: skip
+_AT = re.compile(_CLOCK, re.I)
 _OF_JOB = re.compile(
     r"(?<![a-z])(?P<word>exp|job|v|version|attempt|try|retry|restart|resume|part|step|checkpoint|"
-    r"ckpt|iter|iteration|update)[-_]?[0-9]+(?![0-9a-z])"
-    r"|(?<![a-z0-9.])(?:20[0-9]{6}|20[0-9]{2}(?:-[0-9]{2}){2}|1[0-9]{9})"
-    r"(?:[-_T /]?[0-9]{2}(?:[-:.]?[0-9]{2}){1,2}(?:\.[0-9]+)?)?",
-    re.I,
+    rf"ckpt|iter|iteration|update)[-_]?[0-9]+(?![0-9a-z])|{_CLOCK}", re.I,
 )
 
 
@@ -157,11 +163,25 @@ def job_of(path: Path) -> str:
     return _OF_JOB.sub(lambda found: found["word"] or "", path.as_posix())
 
 
+def started_at(path: Path) -> str:
+    """The name of a log without the time in it; "" where it has none.
+
+    >>> started_at(Path("n8/log_20261025-023700.jsonl")), started_at(Path("n8/log_2.jsonl"))
+    ('log_.jsonl', '')
+    """
+    plain = _AT.sub("", path.name)
+    return "" if plain == path.name else plain
+
+
 class Measured(NamedTuple):
-    """What the name of a log says that it measures; "" where it does not."""
+    """What the name of a log says that it measures; "" where it does not.
+
+    `beside`: its own name says nothing, and that of another log of its folder says it evaluates.
+    """
 
     split: str = ""
     problem_set: str = ""
+    beside: bool = False
 
 
 class _Name(NamedTuple):
@@ -194,7 +214,24 @@ def measured(path: Path) -> Measured:
         return Measured(own.split, "_".join(own.after if one_word else (own.word, *own.after)))
     if any(one.split != own.split and one.after == own.after for one in alike):
         return Measured(own.split)
+    if of := _beside_another(own, path):
+        return of
     return Measured(split_folder(path.parent))
+
+
+def _beside_another(own: _Name, path: Path) -> Measured | None:
+    """The split of a log whose folder has one of each: eval_history, step_stat_history."""
+    logs = _logs(path.parent)
+    if own.split == "validation" and not (own.before or own.after):
+        return Measured(own.split) if any(map(_is_course, logs)) else None
+    evaluated = (one for one in map(_told, logs) if one.split == "validation")
+    is_beside = any(not (one.before or one.after) for one in evaluated)
+    return Measured("train", beside=True) if is_beside and _is_course(path.name) else None
+
+
+def _is_course(name: str) -> bool:
+    """Whether a file's name says that it is a log, of what no word of it says."""
+    return not _told(name).split and not _GENERAL.isdisjoint(_WORD.split(name.lower()))
 
 
 def is_of_folder(path: Path) -> bool:
@@ -217,6 +254,11 @@ def _names(folder: Path) -> list[_Name]:
     return [_told(file.name) for file in folder.iterdir()]
 
 
+@until_it_changes
+def _logs(folder: Path) -> list[str]:
+    return [file.name for file in folder.iterdir() if file.name.endswith(_ENDINGS)]
+
+
 def _told(name: str) -> _Name:
     """The split that a name says, and what stands before and after it.
 
@@ -225,7 +267,7 @@ def _told(name: str) -> _Name:
     """
     stem = re.sub(r"(?:\.(?:jsonl|json|csv|tsv|log|txt|out|gz))+$", "", name.lower())
     stem = download["run"] if (download := _DOWNLOAD.fullmatch(stem)) else stem  # not its tag
-    words = [word for word in re.split(r"[-_. ]+", stem) if word not in _GENERAL]
+    words = [word for word in _WORD.split(stem) if word not in _GENERAL]
     at = next((i for i, word in enumerate(words) if word in _TRAIN | _EVAL), None)
     if at is None:
         return _Name("", tuple(words), ())

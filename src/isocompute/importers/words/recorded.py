@@ -73,6 +73,8 @@ _KEYS = (
     _Key("max_grad_norm", "actor.max_norm"),
     _Key("warmup_steps", f"{_ACTOR}.optim.lr_warmup_steps"),
     _Key("warmup_steps", "warmup_steps", beside=_TRL),
+    *(_Key(word, key, beside="group_size") for word, key in (  # loops of one's own
+        ("kl_coef", "beta"), ("clip_low", "epsilon"), ("clip_low", "clip_eps"))),
 )
 _ROUNDED = 1e-4  # trackers keep seven digits, exports of charts often five
 _IN_REWARD = ("algorithm.use_kl_in_reward", f"{_SKYRL}.use_kl_in_reward")
@@ -365,7 +367,7 @@ def _in_others(config: Config) -> Words:
     yield "kl_in_reward", _number(config, _AREAL)
     skyrl = "trainer.algorithm"
     yield "objective", _objective(
-        _text(config, f"{skyrl}.advantage_estimator", "advantage_estimator"),
+        _text(config, f"{skyrl}.advantage_estimator", "advantage_estimator", "algo", "algorithm"),
         _text(config, f"{skyrl}.policy_loss_type"))  # fmt: skip
     yield "aggregation", _text(config, f"{skyrl}.loss_reduction")
     yield from _updates(_number(config, "trainer.train_batch_size"),
@@ -376,10 +378,12 @@ def _in_others(config: Config) -> Words:
     yield from _updates(prompts * n if prompts and n else None,
                         _number(config, "policy.train_global_batch_size"), None)
     yield "updates_per_batch", _number(
-        config, "num_steps_per_rollout", "actor.ppo_n_minibatches", "num_mini_batches")
+        config, "num_steps_per_rollout", "actor.ppo_n_minibatches", "num_mini_batches", "mu")
     yield from _schedule(_text(config, "lr_decay_style", "actor.optimizer.lr_scheduler_type",
                                "lr_scheduler_type"), None)  # fmt: skip
-    yield "lora_rank", _number(config, "trainer.policy.model.lora.rank")
+    own = "rank" * ("world_size" not in config and "local_rank" not in config)  # not a process
+    yield "lora_rank", _number(
+        config, "trainer.policy.model.lora.rank", "lora_rank", "lora_r", "lora.rank", "lora.r", own)
     runs_ahead = _is(config, "grpo.async_grpo.enabled")
     yield "staleness", 0.0 if runs_ahead is False else _number(
         config, "rollout.max_head_offpolicyness", "orchestrator.max_off_policy_steps",

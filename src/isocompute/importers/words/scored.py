@@ -20,11 +20,12 @@ from isocompute.importers.words.called import mapping, refuse_logarithm
 from isocompute.importers.words.settings import ERRORS, Settings
 from isocompute.importers.words.splits import HELD_OUT, split_of
 
-_NO_SCORE = re.compile(  # cer and wer are error rates
+_NO_SCORE = re.compile(  # cer and wer are error rates; reward_s has taken so many seconds
     "best|peak|max|min|std|len|loss|err|wrong|fail|token|time|per_sec|ratio|clip|count|stop|format|"
     "violat|refus|false|entropy|perplex|"
     "temperature|top_[pk]|samples_per|flo[ps]|(?<![a-z])(?:[cw]er|num|n|kl|ppl)(?![a-z])|"
-    "_valid(?![a-z])|(?<![a-z])valid(?:ity)?_(?:[a-z]+_)?(?:rate|share|frac)", re.I,
+    "[/_.](?:m?s|secs?|seconds|hours|[gm]b)$|_valid(?![a-z])|"
+    "(?<![a-z])valid(?:ity)?_(?:[a-z]+_)?(?:rate|share|frac)", re.I,
 )
 _RATES = ("acc|correct|exact", "solve|success|pass")  # the most telling first
 _ALIKE = 3  # keys named beside the likeliest
@@ -36,6 +37,8 @@ OF_PASSES = re.compile(  # what numbers evaluations of one model; a bare `trial`
 )
 _OF_ONE, _OF_K = re.compile(r"pass@1$", re.I), re.compile(r"@[0-9]+$")  # the mean; any of k right
 _LEARNS = re.compile(r"(?:^|[/_.])(?:loss|kl|lr|learning_rate|grad_norm)$", re.I)
+_AT_END = re.compile(r"final|(?<![a-z])(?:last|end)(?![a-z])", re.I)  # of what is scored once
+_KEYS = 10_000  # whose first steps are kept; a log has hundreds
 _ROWS, _FEW = 100, 2  # rows that are looked at; one with a loss is chance
 _OF_TRAINING = re.compile(
     r"(?<![a-z])(?:train(?:ing)?|rollouts?|batch|actor|critic|group)(?![a-z])", re.I
@@ -47,6 +50,8 @@ def is_no_score(key: str) -> bool:
 
     >>> is_no_score("sample_len"), is_no_score("exact_match")
     (True, False)
+    >>> is_no_score("reward_s"), is_no_score("reward/judge_ms"), is_no_score("aime_rewards")
+    (True, True, False)
     """
     return _NO_SCORE.search(key) is not None
 
@@ -59,10 +64,29 @@ class Evidence:
 
     def __init__(self) -> None:
         self._rows: dict[int, dict[str, object]] = {}
+        self._begins: dict[str, int] = {}
+
+    def begin(self, keys: Sequence[str], step: int) -> None:
+        """Take keys that no row before had."""
+        if len(self._begins) < _KEYS:
+            self._begins |= dict.fromkeys(keys, step)
+
+    def in_its_place(self, key: str, last: int, keys: Sequence[str]) -> str:
+        """Of keys that were not read the one that begins behind the end of one that was; "" else.
+
+        Both seem to be a share of successes in one section, as of a score that was renamed.
+        """
+        home = key.rpartition("/")[0]
+        then = [one for one in keys if self._begins.get(one, 0) > last and is_rate(one)
+                and one.rpartition("/")[0] == home and not is_no_score(one)
+                and not _AT_END.search(one)]  # fmt: skip
+        return then[0] if len(then) == 1 and is_rate(key) else ""
 
     def take(self, row: int, step: int, values: Mapping[str, object]) -> None:
         """Take a row, by its number and step."""
         at = row if len(values) > 1 else -step - 1
+        for key in values if at < 0 and len(self._begins) < _KEYS else ():  # a series of its own
+            self._begins.setdefault(key, step)
         if (known := self._rows.get(at)) is not None:
             known.update(values)
         elif len(self._rows) < _ROWS:

@@ -286,6 +286,16 @@ def counts_updates(key: str) -> bool:
     return _UPDATES.search(key) is not None and _NO_UPDATES.search(key) is None
 
 
+def counts_checkpoints(key: str) -> bool:
+    """Whether a counter that a log defines for its scores counts updates, or checkpoints by them.
+
+    >>> counts_checkpoints("checkpoint_step"), counts_checkpoints("eval/env_step")
+    (True, False)
+    """
+    plain = re.sub(r"(?:^|(?<=[/_.]))(?:ckpt|checkpoint|eval|val|test)[/_.]", "", key)
+    return counts_updates(plain)
+
+
 TRACKER_STEPS = ("step", "_step", "Step")  # names under which a tracker's own step goes
 # What counts updates beside a tracker's own step, the most telling first. OpenRLHF 0.11.0,
 # utils/logging_utils.py; open-instruct 0.3.0, grpo_fast.py (its global_step counts rollouts); slime
@@ -294,7 +304,7 @@ STEP_KEYS = (
     "train/global_step", "trainer/global_step", "training/global_step", "training_step",
     "global_step", OF_MAX, "rollout/step", "train/step", "eval/global_step",
     "eval/step", "progress/batch", "update", "updates", "iteration", "iter", "trainer/step",
-    "train_step",
+    "train_step", "system/step",  # the last: ROLL
 )
 _SLASHED = {
     key.replace("/", "_"): key for key in (

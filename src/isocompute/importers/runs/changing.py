@@ -1,0 +1,77 @@
+"""Rows whose B_p, n or score becomes another on the way, under keys that nobody mapped."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from itertools import pairwise
+
+from isocompute.importers.runs.collected import Collected, Spans
+from isocompute.importers.runs.points import Points
+from isocompute.importers.values.imported import UnclearError
+from isocompute.importers.words.called import COUNTS, is_batch, is_called, mapping
+
+_FEW = 4  # values of a setting: what has more is measured, as the samples that a filter leaves
+_SHORT = {"problems_per_batch": "B_p", "rollouts_per_problem": "n"}
+
+
+def refuse_several(run: str, perhaps: Mapping[str, Spans]) -> None:
+    """Rows that begin again with another n, under a key that nobody mapped: other runs."""
+    for key, spans in perhaps.items():
+        if len(spans) > 1 and len({first for first, _ in spans.values()}) == 1:
+            first, other = list(spans)[:2]
+            raise UnclearError(
+                f"a run must have one {key}, but the rows of {run!r} have {first} and "
+                f"{other} and hold the same steps again; give each run a log of its own, or "
+                "its rows a name in `run`."
+            )
+
+
+def refuse_changed(perhaps: Mapping[str, Spans], what: str, b_p: int | None, n: int | None) -> None:
+    """Refuse rows whose B_p or n becomes another on the way, each for several steps."""
+    known = dict(zip(COUNTS, (b_p, n), strict=True))
+    batches = {b_p, b_p * n} if b_p and n else {b_p}
+    for key, spans in perhaps.items():
+        name = next((one for one in COUNTS if is_called(key, one)), COUNTS[0] * is_batch(key))
+        own = batches if name == COUNTS[0] else {known.get(name)}
+        ordered = sorted(spans.items(), key=lambda one: one[1])
+        apart = all(one[1][1] < other[1][0] for one, other in pairwise(ordered))
+        if name and 1 < len(spans) <= _FEW and apart and not own.isdisjoint(spans) and all(
+            first < last for first, last in spans.values()  # not a last batch, of what was left
+        ):
+            (before, _), (after, (begins, _)), *_ = ordered
+            raise UnclearError(
+                f"{what}: a run must have one {_SHORT[name]}, but {key} is {before} and from step "
+                f"{begins} on {after}: no curve holds both; move its log away, or add "
+                f"{mapping(key, 'other')} if {key} is no {_SHORT[name]}."
+            )
+
+
+def refuse_renamed_on_the_way(c: Collected, what: str) -> None:
+    """Refuse a score that ends where another of its kind begins, which was not read."""
+    for points in (p for p in c.points if p.column.split == "validation" and p.step):
+        last = int(points.steps_K.max())
+        if other := c.evidence.in_its_place(points.key, last, c.unread):
+            maps = [word for key in (points.key, other) for word in shlex.split(
+                mapping(key, points.column.metric.label))]  # fmt: skip
+            raise UnclearError(
+                f"{what}: a score must be read to its end, but {points.key} ends at step {last} "
+                f"and {other} begins behind it, which was not read; if it is the same under "
+                f"another name, add {shlex.join(maps)}, else {mapping(other, 'other')}.",
+                options=maps, condition=f"`{points.key}` and `{other}` are one score",
+            )
+
+
+def join_renamed(c: Collected) -> None:
+    """Make one series of keys that the user mapped to one score, of which each goes on another."""
+    first = dict[tuple[str, str, str], Points]()
+    for points in sorted((p for p in c.points if p.step and p.key in c.settings.columns),
+                         key=lambda p: min(p.step)):  # fmt: skip
+        of = points.column
+        own = first.setdefault((of.metric.label, of.problem_set or "", of.split), points)
+        if own is not points and max(own.step) < min(points.step):
+            c.counters.infer(f"score: {own.key} goes on as {points.key}")
+            own.step.extend(points.step)
+            own.value.extend(points.value)
+            own.n_missing += points.n_missing
+            c.points = [one for one in c.points if one is not points]

@@ -480,11 +480,13 @@ def test_runs_whose_n_is_asked_for_are_no_repetitions_yet(
 ) -> None:
     from isocompute.cli import main
 
-    for n, seed in ((4, 1), (8, 1), (8, 2)):
-        home = tmp_path / f"n{n}_s{seed}"
+    for n, seed in ((4, 1), (4, 2), (8, 1), (8, 2), (16, 1)):
+        home = tmp_path / f"run_n{n}_seed{seed}"
         lines(home / "metrics.jsonl", rows_of(n, seed / 1000))
         write(home / "config.json", json.dumps({"prompts_per_step": 8, "seed": seed}))
     main(["import", str(tmp_path), "--preview", "--map", ACC[0]])
     told = capsys.readouterr()
     assert "`rollouts_per_problem` must be known" in told.out
     assert "count as repetitions" not in told.err
+    assert main(["fit", str(tmp_path), "--map", ACC[0]]) == 2
+    assert "runs of one sweep must differ" not in capsys.readouterr().err  # names tell no recipe

@@ -292,12 +292,12 @@ def along_with_seeds(runs: Iterable[Named]) -> list[str]:
 
 
 def _without_settings(run: Named) -> str:
-    """A run's name with a star for what it says of B_p, n and the seed."""
+    """A run's name with a star for what it says of B_p, n and the seed, known or still asked."""
     is_matched = bool(run.matched) and run.matched in run.name
     text, found = run.matched if is_matched else run.name, 0
     for name, value in zip(DESIGN, run.design, strict=True):
         said = written_in(text, name)
-        if said is not None and int(text[slice(*said)]) == value:
+        if said is not None and value in (None, int(text[slice(*said)])):
             text, found = f"{text[: said[0]]}*{text[said[1] :]}", found + 1
     if not is_matched:
         own = rf"(?<=[A-Za-z])0*{run.design[2]}(?![\w.])"  # n4-x1 may say seed 1

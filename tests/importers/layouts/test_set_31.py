@@ -539,4 +539,5 @@ def test_a_course_in_two_tables_is_one(tmp_path: Path) -> None:
         mine = [row for row in rows if int(row.split(",")[1]) in some]
         write(source / f"{name}.csv", "\n".join([header, *mine]) + "\n")
     (source / "course.csv").unlink()
-    assert len(load(source, ["hits=score", "samples=problems_drawn"])) == 4
+    found = load(source, ["hits=score", "samples=problems_drawn"])
+    assert drawn(found) == {(7, n, None): [7 * n * s for s in AT] for n in N}

@@ -84,7 +84,7 @@ def test_what_nobody_ran_is_tried_at_the_same_cost() -> None:
     assert seeds(fit, [few], 1)[few] < 1e5
     # The notice that n are not told apart asks for the same seeds at the same price.
     tested = sorted(fit.configurations)
-    (open_,) = open_choice(fit, [c.rollouts_per_problem for c in tested], [8], 3, end / 2)
+    (open_,) = open_choice(fit, [c.rollouts_per_problem for c in tested], [8], 8, 3, end / 2)
     assert dict(open_.trains) == seeds(fit, tested, x=end / 2)
     # In rollouts all go equally far.
     assert fit.again("rollouts").buys(few, 5e4) == 5e4

@@ -1095,6 +1095,18 @@ def test_a_score_is_carried_to_the_range_of_the_log() -> None:
     assert [in_logs(of, score) for score in (0.0, 0.25, 1.0)] == [-1.0, 0.0, 3.0]
 
 
+def test_of_many_n_that_are_not_told_apart_a_plan_asks_for_seeds_of_the_three_nearest() -> None:
+    """In the caution as in the step: the one asked for all five, the other for three."""
+    luck = np.eye(5).repeat(20, axis=1) * 0.01
+    fit = planted({(32, n): luck[i] for i, n in enumerate((8, 16, 64, 256, 512))})
+    d = plan_budget(fit, AT, current=64).document
+    (open_,) = [one for one in d["notices"] if one["code"] == "n_not_told_apart"]
+    seeds = "two more seeds of n = 16, 64, 256 (6M rollouts)."
+    assert open_["remedy"] == f"Take n = 64, or train {seeds}"
+    (step,) = [one for one in d["run_next"] if one["settles"] == "n_not_told_apart"]
+    assert (step["do"], step["rollouts"]) == ("add two seeds of n = 16, 64, 256", open_["rollouts"])
+
+
 def test_n_that_are_not_told_apart_are_said_first_and_which_to_take() -> None:
     luck = np.eye(3).repeat(20, axis=1) * 0.01
     fit = planted({(32, n): luck[i] for i, n in enumerate((16, 64, 256))})

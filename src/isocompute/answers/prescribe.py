@@ -129,7 +129,8 @@ def prescribe(q: Question) -> Prescription:
     best_n, interval = _best_n(q, n_F, chosen.problems_per_batch)
     if contest.ran:
         contended = contest.confidence_set(contest.ran)
-        notes += open_choice(q.fit, contended, [n], len({*n_F[contest.ran].tolist()}), q.x)
+        tested = len({*n_F[contest.ran].tolist()})
+        notes += open_choice(q.fit, contended, [n], n, tested, q.x)
     guessed, score_DF = _guessed(contest, at), contest.score_DF
     answers = {
         "runner_up": _runner_up(contest, at),

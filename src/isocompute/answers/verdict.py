@@ -97,15 +97,21 @@ def named(fit: Reading, which: Sequence[Configuration]) -> str:
 
 
 def open_choice(
-    fit: Reading, contended: Sequence[int], good: Sequence[int], n_tested: int, at: float,
+    fit: Reading, contended: Sequence[int], good: Sequence[int], n: int, n_tested: int, at: float,
 ) -> list[Notice]:
-    """The notice that more than half of the n tested, and not two alone, may be best somewhere."""
+    """The notice that more than half of the n tested, and not two alone, may be best somewhere.
+
+    It asks for seeds of the same n as the steps: the `LEADERS` nearest to `n`.
+    """
     if not 2 * len(contended) > n_tested > 1 or len(contended) == 2 < n_tested:
         return []
-    trains = seeds(fit, at_their_best(fit, contended, at), x=at)
+    asked = at_their_best(fit, sorted(nearest_n(contended, n)), at)
+    trains = seeds(fit, asked, x=at)
     either = " or ".join(map(str, good))
     # Behind "take n = 16 or 32" the word "each" would be read as these two.
     every = "both" if len(contended) == 2 else f"all {len(contended)} n"
+    if len(asked) < len(contended):
+        every = named(fit, asked)
     return [notice("n_not_told_apart", trains=trains, which=list(contended), good=either, at=at,
                    unit=fit.unit, all_of_them=every)]  # fmt: skip
 
@@ -239,7 +245,8 @@ def _best(fit: Fit) -> Iterator[Notice]:
     first, last = inside[0], inside[-1]
     if len(tested) == 1:
         return
-    yield from open_choice(fit, last.confidence_set, last.as_good, len(tested), last.x)
+    yield from open_choice(fit, last.confidence_set, last.as_good,
+                           last.tested_rollouts_per_problem, len(tested), last.x)
     for n, end in ((tested[-1], "largest"), (tested[0], "smallest")):
         if abs(np.log2(last.rollouts_per_problem / n)) < 1e-6:
             beyond = 2 * n if end == "largest" else n // 2

@@ -490,3 +490,23 @@ def test_runs_whose_n_is_asked_for_are_no_repetitions_yet(
     assert "count as repetitions" not in told.err
     assert main(["fit", str(tmp_path), "--map", ACC[0]]) == 2
     assert "runs of one sweep must differ" not in capsys.readouterr().err  # names tell no recipe
+
+
+def test_runs_of_one_name_and_the_one_seed_of_all_are_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Two sweeps whose first scores agree: nothing else tells them apart."""
+    from isocompute.cli import main
+
+    for folder, gain in (("first", 0.0), ("again", 0.02)):
+        for n in (4, 8):
+            home = tmp_path / folder / f"n{n}"
+            lines(home / "metrics.jsonl", [
+                {**row, "eval/acc": row["eval/acc"] + gain * (row["step"] > 0)}
+                for row in rows_of(n, 0.0)])
+            write(home / "config.json",
+                  json.dumps({"problems_per_batch": 8, "group_size": n, "seed": 42}))
+    main(["import", str(tmp_path), "--preview", "--map", ACC[0]])
+    told = capsys.readouterr().err
+    assert "are both of n = 4 and seed 42, and count as repetitions (1 more alike)" in told
+    assert "of another sweep or a start that died, move it out of the folder" in told

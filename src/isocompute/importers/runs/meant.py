@@ -63,8 +63,10 @@ def without(text: str, odd: Sequence[str], left: Sequence[str]) -> InputError:
 
 
 def seeds_twice(runs: Sequence[ImportedRun]) -> list[str]:
-    """A line for runs of one B_p, n and seed, where seeds tell the repetitions of others apart."""
-    # one seed may be a default, that all were started with
+    """A line for runs of one B_p, n and seed, where seeds tell the repetitions of others apart.
+
+    One seed of all may be a default; but what bears one name, too, is in two folders for a reason.
+    """
     alike = len({run.seed for run in runs} - {None}) < 2 and not all(
         _DATED.search(run.name) for run in runs
     )
@@ -73,7 +75,8 @@ def seeds_twice(runs: Sequence[ImportedRun]) -> list[str]:
         for s in run.series if None not in run.design else ():
             of[run.design, s.metric.label, s.problem_set, s.split].append(run)
     pairs = {(id(its[0]), id(its[1])): its[:2] for its in of.values()
-             if len(its) > 1 and not (alike and its[1].last > _DIED * its[0].last)}  # fmt: skip
+             if len(its) > 1 and not (alike and its[0].name != its[1].name
+                                      and its[1].last > _DIED * its[0].last)}  # fmt: skip
     if not pairs:
         return []
     one, less = next(iter(pairs.values()))
@@ -83,7 +86,7 @@ def seeds_twice(runs: Sequence[ImportedRun]) -> list[str]:
     more = f" ({len(pairs) - 1} more alike)" if len(pairs) > 1 else ""
     return [f"{one.provenance.path} and {less.provenance.path} are both of n = "
             f"{one.rollouts_per_problem} and seed {one.seed}, and count as repetitions{more}; if "
-            f"the second is a copy, or a start that died, {cure}"]
+            f"the second is a copy, of another sweep or a start that died, {cure}"]
 
 
 def _begin(names: Sequence[str]) -> str:

@@ -12,6 +12,7 @@ from isocompute.errors import InputError
 from isocompute.importers import read_logs
 from isocompute.importers.runs.repetitions import require_one_arm
 from isocompute.importers.values.imported import ImportedRun
+from isocompute.importers.words import paths
 from isocompute.importers.words.names import recipe_in
 from isocompute.importers.words.settings import load_settings
 
@@ -396,3 +397,21 @@ def test_starts_of_other_decimals_are_no_attempts_of_one_job(tmp_path: Path) -> 
 def test_names_that_the_seed_alone_tells_apart_are_repetitions(tmp_path: Path) -> None:
     require_one_arm(read(sweep(tmp_path, ("tau0.25_seed3", "tau0.25_seed4")),
                          [*SIZES, "pattern=seed{seed}"]))  # fmt: skip
+
+
+def test_names_in_a_folder_are_looked_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Four times the logs in one folder are four times the work, not sixteen."""
+    told, calls = paths._told, list[str]()
+    monkeypatch.setattr(paths, "_told", lambda name: (calls.append(name), told(name))[1])
+
+    def count(logs: int) -> int:
+        calls.clear()
+        for i in range(logs):
+            lines(tmp_path / str(logs) / f"bp8_n4_seed{i}.jsonl", [
+                {"step": s, "val-core/m/acc/mean@4": 0.2 + s / 100 + i / 1000} for s in (0, 2, 4)])
+        assert len(read(tmp_path / str(logs))) == logs
+        return len(calls)
+
+    assert count(48) < 5 * count(12)

@@ -221,12 +221,15 @@ def measured(path: Path) -> Measured:
 
 def _beside_another(own: _Name, path: Path) -> Measured | None:
     """The split of a log whose folder has one of each: eval_history, step_stat_history."""
-    logs = _logs(path.parent)
-    if own.split == "validation" and not (own.before or own.after):
-        return Measured(own.split) if any(map(_is_course, logs)) else None
-    evaluated = (one for one in map(_told, logs) if one.split == "validation")
-    is_beside = any(not (one.before or one.after) for one in evaluated)
-    return Measured("train", beside=True) if is_beside and _is_course(path.name) else None
+    has_evaluations, has_courses = _kinds(path.parent)
+    if _is_evaluation(own):
+        return Measured(own.split) if has_courses else None
+    return Measured("train", beside=True) if has_evaluations and _is_course(path.name) else None
+
+
+def _is_evaluation(one: _Name) -> bool:
+    """Whether a name says an evaluation, and nothing else."""
+    return one.split == "validation" and not (one.before or one.after)
 
 
 def _is_course(name: str) -> bool:
@@ -255,8 +258,10 @@ def _names(folder: Path) -> list[_Name]:
 
 
 @until_it_changes
-def _logs(folder: Path) -> list[str]:
-    return [file.name for file in folder.iterdir() if file.name.endswith(_ENDINGS)]
+def _kinds(folder: Path) -> tuple[bool, bool]:
+    """Whether a folder has a log of evaluations alone, and one of which no word says what of."""
+    logs = [file.name for file in folder.iterdir() if file.name.endswith(_ENDINGS)]
+    return any(_is_evaluation(_told(name)) for name in logs), any(map(_is_course, logs))
 
 
 def _told(name: str) -> _Name:

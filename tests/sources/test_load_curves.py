@@ -217,7 +217,7 @@ def test_a_run_that_two_tables_hold_in_part_is_one_run(tmp_path: Path) -> None:
         assert one.tokens_K is not None
         assert one.tokens_K.tolist() == [900 * k for k in range(6)]
     # One that begins before the other has ended, or counts anew, is another run of that name.
-    for part in ("32,8,50,0.9,a,900", "32,8,250,0.9,a,300"):
+    for part in ("32,8,50,0.9,a,900", "32,8,250,0.9,a,300", "32,8,100,0.9,a,900"):
         tidy(files[0], head, part)
         assert len(load_curves(files[:2])) == 2
 

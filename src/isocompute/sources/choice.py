@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -132,9 +131,9 @@ def _one_after_another(parts: Sequence[Curve]) -> Sequence[Curve]:
     rows = {name: [getattr(c, name) for c in ordered] for name in names}
     whole = {name: None if any(row is None for row in of) else np.concatenate(of)
              for name, of in rows.items()}  # fmt: skip
-    follows = all(a.rollouts_K[-1] < b.rollouts_K[0] for a, b in pairwise(ordered))
     counts = (v for name, v in whole.items() if name != "score_K" and v is not None)
-    if len(parts) == 1 or not follows or any((np.diff(count) < 0).any() for count in counts):
+    twice = (np.diff(np.concatenate([c.rollouts_K for c in ordered])) == 0).any()
+    if len(parts) == 1 or twice or any((np.diff(count) < 0).any() for count in counts):
         return parts
     left = {name: sum(getattr(c, name) for c in ordered) for name in ("n_missing", "n_repeated")}
     return [ordered[0].replace(**whole, **left)]

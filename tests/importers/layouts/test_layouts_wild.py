@@ -15,6 +15,7 @@ from isocompute.importers.values.imported import ImportedRun
 from isocompute.importers.words import paths
 from isocompute.importers.words.names import recipe_in
 from isocompute.importers.words.settings import load_settings
+from isocompute.sources import load_curves
 
 Rows = Iterable[Mapping[str, object]]
 
@@ -193,6 +194,22 @@ def test_a_log_and_its_evaluations_have_a_split_each(tmp_path: Path, told: list[
         assert len(of) == len(by) == 2
         assert by["validation"].score_K.tolist() == [n / 90 + s / 80 for s in (10, 20, 30)]
         assert by["train"].score_K.size == 30
+
+
+def test_a_history_without_evaluations_beside_it_keeps_its_held_out_score(tmp_path: Path) -> None:
+    put(tmp_path / "step_history.json", [
+        {"step": s, "loss": 0.1, "exact": 0.2 + s / 60} for s in range(1, 31)])
+    (run,) = read(tmp_path, ["problems_per_batch=4", "rollouts_per_problem=8"], ["exact=avg"])
+    assert [one.split for one in run.series] == ["validation"]
+
+
+def test_a_batch_that_serves_several_rows_of_a_table_counts_once(tmp_path: Path) -> None:
+    text = "problems_per_batch,rollouts_per_problem,steps,score\n"
+    text += "".join(f"4,8,{s},{0.2 + s / 100}\n" for s in (0, 8, 16))
+    path = put(tmp_path / "a.csv", text)
+    for count, rollouts in (("1", [0, 256, 512]), ("4", [0, 64, 128])):
+        (one,) = load_curves(path, settings=load_settings([f"num_iterations={count}"], []))
+        assert one.rollouts_K.tolist() == rollouts
 
 
 def counted(folder: Path, name: str, shift: float) -> Path:

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from isocompute.importers import load_settings, read_log
+from isocompute.importers.values.cells import cells_of
 from isocompute.importers.values.wire import masked_crc32c
 from layout_helpers import AT, MAP, drawn, events, lines, load, of, refused, score, write
 
@@ -361,3 +362,16 @@ def test_scores_that_only_the_poorer_record_holds_are_kept(tmp_path: Path) -> No
     found = {s.metric.variable.partition("/")[0]: s.score_K.tolist() for s in run.series}
     assert found["second"] == pytest.approx([score(s, 7) for s in AT])
     assert [*map(len, found.values())] == [6] * 4
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["", ",", "a,b", " a , b ", "a;b", "a,,b,", 'a,"b,c"', 'a,"b', "a,b\rc", "a\0,b",
+     "x" * 140_000 + ",b"],
+)
+def test_a_plain_line_has_the_cells_that_csv_finds(line: str) -> None:
+    try:
+        expected = next(csv.reader([line.replace("\0", "")], strict=True), [])
+    except csv.Error:
+        expected = []
+    assert cells_of(line, ",") == expected

@@ -51,9 +51,10 @@ def install(connection: sqlite3.Connection) -> None:
     tables = imported(lambda sql, values: connection.execute(sql, values).fetchall())
     for table in (*TABLES, *tables):
         row = " AND ".join(f"{key} = NEW.{key}" for key in _KEYS.get(table, ("rowid",)))
-        for event in ("INSERT", "UPDATE"):
+        values = ", ".join(name for name in _columns(connection, table) if name != "seal")
+        for event in ("INSERT", f"UPDATE OF {values}"):  # the seal's own update needs no seal
             connection.execute(
-                f"CREATE TEMP TRIGGER IF NOT EXISTS seal_{event}_{table} AFTER {event} "
+                f"CREATE TEMP TRIGGER IF NOT EXISTS seal_{event[:6]}_{table} AFTER {event} "
                 f"ON main.{table} BEGIN UPDATE {table} SET seal = "
                 f"{_expression(connection, table, 'NEW.')} WHERE {row}; END"
             )

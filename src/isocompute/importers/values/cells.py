@@ -85,8 +85,11 @@ def decimals(cell: str) -> int:
 
 def cells_of(line: str, separator: str, *, strict: bool = True) -> list[str]:
     """The cells of one line; none where one is too long for `csv` or, `strict`, quotes are torn."""
+    line = line.replace("\0", "")
+    if line and '"' not in line and "\r" not in line and len(line) <= csv.field_size_limit():
+        return line.split(separator)  # as `csv` reads it, at a fifth of the time
     try:
-        return next(csv.reader([line.replace("\0", "")], delimiter=separator, strict=strict), [])
+        return next(csv.reader([line], delimiter=separator, strict=strict), [])
     except csv.Error:
         return []
 
@@ -103,7 +106,8 @@ def rows_of(
         if cells[:1] and cells[0] in names and sorted(cells) == names:
             place = [] if cells == header else [cells.index(name) for name in header]
         elif len(cells) == width:
-            cells = [of_hundred(cell) for cell in cells]
+            if data is not None and b"%" in data:
+                cells = [of_hundred(cell) for cell in cells]
             yield line, [cells[i] for i in place] if place else cells
         elif data is None or data.strip():
             errors.add(line, f"a row must have {width} cells, but got {len(cells)}")

@@ -116,15 +116,21 @@ def test_a_start_that_a_tracker_says_failed_is_no_repetition(tmp_path: Path) -> 
     assert [c.rollouts_per_problem for c in both].count(8) == 2
 
 
-@pytest.mark.parametrize("key", ["train/num_generations", "rollout/group_size"])
-def test_a_run_whose_n_changes_on_the_way_has_no_curve(tmp_path: Path, key: str) -> None:
+@pytest.mark.parametrize(
+    ("key", "of"),
+    [("train/num_generations", "n"), ("rollout/group_size", "n"),
+     ("train/n_rollouts", "B_p and n")],
+)
+def test_a_run_whose_n_changes_on_the_way_has_no_curve(
+    tmp_path: Path, key: str, of: str
+) -> None:
     for n in (4, 8):
         lines(tmp_path / f"n{n}" / "metrics.jsonl", [
             {**row, key: n if n == 4 or at < 3 else 16} for at, row in enumerate(rows_of(n))])
         write(tmp_path / f"n{n}" / "config.json",
               json.dumps({"prompts_per_step": 8, "num_generations": 4 if n == 4 else 16}))
     told = refused(tmp_path, ACC)
-    assert f"a run must have one n, but {key} is 8 and from step 30 on 16: no curve" in told
+    assert f"a run must have one {of}, but {key} is 8 and from step 30 on 16: no curve" in told
     assert len(load(tmp_path, [*ACC, f"{key}=other"], metric="avg")) == 2
     lines(tmp_path / "n8" / "metrics.jsonl", [{**row, key: 16} for row in rows_of(8)])
     assert drawn(load(tmp_path, ACC)) == planted(8, [(4, None), (16, None)])

@@ -12,7 +12,6 @@ from isocompute.importers.values.imported import UnclearError
 from isocompute.importers.words.called import COUNTS, is_batch, is_called, mapping
 
 _FEW = 4  # values of a setting: what has more is measured, as the samples that a filter leaves
-_SHORT = {"problems_per_batch": "B_p", "rollouts_per_problem": "n"}
 
 
 def refuse_several(run: str, perhaps: Mapping[str, Spans]) -> None:
@@ -27,24 +26,38 @@ def refuse_several(run: str, perhaps: Mapping[str, Spans]) -> None:
             )
 
 
-def refuse_changed(perhaps: Mapping[str, Spans], what: str, b_p: int | None, n: int | None) -> None:
+def refuse_changed(c: Collected, what: str, b_p: int | None, n: int | None) -> None:
     """Refuse rows whose B_p or n becomes another on the way, each for several steps."""
-    known = dict(zip(COUNTS, (b_p, n), strict=True))
-    batches = {b_p, b_p * n} if b_p and n else {b_p}
-    for key, spans in perhaps.items():
-        name = next((one for one in COUNTS if is_called(key, one)), COUNTS[0] * is_batch(key))
-        own = batches if name == COUNTS[0] else {known.get(name)}
+    batch = b_p * n if b_p and n else None
+    own = {"B_p": {b_p, batch}, "n": {n}, "B_p and n": {n, batch}}
+    called = dict(zip(COUNTS, own, strict=False))  # what the first two are called
+    held = [(key, next((called[one] for one in COUNTS if is_called(key, one)),
+                       "B_p" if is_batch(key) else ""), spans)
+            for key, spans in c.perhaps.items()]  # fmt: skip
+    for key, name, spans in (*held, (c.drawn_by, "B_p and n", _spans_of(c.side["drawn"]))):
         ordered = sorted(spans.items(), key=lambda one: one[1])
         apart = all(one[1][1] < other[1][0] for one, other in pairwise(ordered))
-        if name and 1 < len(spans) <= _FEW and apart and not own.isdisjoint(spans) and all(
+        if name and 1 < len(spans) <= _FEW and apart and not own[name].isdisjoint(spans) and all(
             first < last for first, last in spans.values()  # not a last batch, of what was left
         ):
             (before, _), (after, (begins, _)), *_ = ordered
+            none = "neither" if " " in name else f"no {name}"
             raise UnclearError(
-                f"{what}: a run must have one {_SHORT[name]}, but {key} is {before} and from step "
+                f"{what}: a run must have one {name}, but {key} is {before} and from step "
                 f"{begins} on {after}: no curve holds both; move its log away, or add "
-                f"{mapping(key, 'other')} if {key} is no {_SHORT[name]}."
+                f"{mapping(key, 'other')} if {key} is {none}."
             )
+
+
+def _spans_of(counted: Mapping[int, float]) -> Spans:
+    """The first and the last step of every number of a count; none where they are many."""
+    spans: Spans = {}
+    for step in sorted(counted):
+        if len(spans) > _FEW:
+            return {}
+        now = int(counted[step])
+        spans[now] = spans.get(now, (step, step))[0], step
+    return spans
 
 
 def refuse_renamed_on_the_way(c: Collected, what: str) -> None:

@@ -96,7 +96,7 @@ def conclude(
     ticks = updates.by_unit(c, unit, what)
     _leave_out_repeats(c)
     b_p, n = _take_batch(c, values)
-    refuse_changed(c.perhaps, what, b_p, n)
+    refuse_changed(c, what, b_p, n)
     values["steps"] = values["steps"] or cadence.planned
     own_plan = found.steps or cadence.planned
     batch = None if b_p is None or n is None else b_p * n

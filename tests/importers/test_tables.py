@@ -358,3 +358,23 @@ def test_cells_that_lack_a_value() -> None:
     assert lacking(pa.chunked_array([texts])).tolist() == missing
     numbers = pa.chunked_array([[4.0, None, np.nan, 0.0]])
     assert lacking(numbers).tolist() == [False, True, True, False]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems have no names that are no text")
+@pytest.mark.parametrize("suffix", ["parquet", "arrow"])
+def test_a_name_that_is_no_text(tmp_path: Path, suffix: str) -> None:
+    import pyarrow.parquet as parquet
+
+    rows = [line.split(",") for line in ROWS]
+    columns = {name: [float(row[i]) if name == "score" else int(row[i]) for row in rows]
+               for i, name in enumerate(HEAD.split(","))}  # fmt: skip
+    table, path = pa.table(columns), tmp_path / f"a.{suffix}"
+    if suffix == "parquet":
+        parquet.write_table(table, path)
+    else:
+        with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, table.schema) as file:
+            file.write_table(table)
+    expected = numbers(path)
+    assert expected == numbers(path.rename(tmp_path / f"\udcff.{suffix}"))
+    with pytest.raises(InputError, match="is a table of columns"):
+        read_log(tmp_path / f"\udcff.{suffix}")

@@ -163,8 +163,8 @@ def _refuse_bytes(path: Path, head: bytes) -> None:
         raise InputError(
             f"a log must be UTF-8 text, but {str(path)!r} begins like UTF-16; save it as UTF-8."
         )
-    if head.startswith((b"PAR1", b"\x93NUMPY")) and not is_parquet_log(path):
-        if head.startswith(b"PAR1") and (header := header_of(path)):
+    if head.startswith((b"PAR1", b"ARROW1", b"\x93NUMPY")) and not is_parquet_log(path):
+        if header := header_of(path):
             raise is_a_table(path, ",".join(header))
         raise InputError(
             f"a log must be one of a trainer or tracker, but {str(path)!r} is a table; give it as "

@@ -18,7 +18,7 @@ from isocompute.errors import InputError
 from isocompute.importers.formats.csvlogs import MAX_COLUMNS, layout_of, read_layout
 from isocompute.importers.formats.whose import STEP_COLUMNS
 from isocompute.importers.values.cells import Rows
-from isocompute.importers.values.headers import ARROW, COLUMNAR
+from isocompute.importers.values.headers import ARROW, COLUMNAR, arrow_file
 from isocompute.importers.values.imported import Errors, ImportedRun
 from isocompute.importers.words.settings import Settings
 
@@ -81,9 +81,9 @@ def header_of(path: Path) -> list[str]:
 
     try:
         if path.suffix in ARROW:
-            with pa.ipc.open_file(path) as file:
+            with pa.ipc.open_file(arrow_file(path)) as file:
                 return list(file.schema.names)[:MAX_COLUMNS]
-        return list(pa.parquet.read_schema(path).names)[:MAX_COLUMNS]
+        return list(pa.parquet.read_schema(arrow_file(path)).names)[:MAX_COLUMNS]
     except (pa.ArrowException, OSError):
         return []
 
@@ -94,12 +94,13 @@ def _values(path: Path, header: list[str]) -> Iterator[dict[str, Any]]:
 
     try:
         if path.suffix in ARROW:
-            with pa.ipc.open_file(path) as file:
+            with pa.ipc.open_file(arrow_file(path)) as file:
                 for i in range(file.num_record_batches):
                     for start in range(0, (whole := file.get_batch(i)).num_rows, _BATCH_ROWS):
                         yield from whole.slice(start, _BATCH_ROWS).select(header).to_pylist()
             return
-        for batch in pa.parquet.ParquetFile(path).iter_batches(_BATCH_ROWS, columns=header):
+        file = pa.parquet.ParquetFile(arrow_file(path))
+        for batch in file.iter_batches(_BATCH_ROWS, columns=header):
             yield from batch.to_pylist()
     except (pa.ArrowException, OSError) as error:
         raise InputError(

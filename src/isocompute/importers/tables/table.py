@@ -17,7 +17,13 @@ from numpy.typing import NDArray
 
 from isocompute.errors import InputError
 from isocompute.importers.values import cells
-from isocompute.importers.values.headers import ARROW, RECORDS, head_of, require_unique
+from isocompute.importers.values.headers import (
+    ARROW,
+    RECORDS,
+    arrow_file,
+    head_of,
+    require_unique,
+)
 from isocompute.importers.values.reading import clean_text, parse_json
 from isocompute.recipe import RECORDED
 
@@ -53,7 +59,7 @@ def read_table(path: Path, naming: Naming) -> pa.Table:
         if path.suffix == ".parquet":
             return _read_parquet(path, naming)
         if path.suffix in ARROW:
-            with pa.memory_map(str(path)) as file:
+            with arrow_file(path) as file:
                 whole = pa.ipc.open_file(file).read_all()
                 _check_size(path, whole.num_rows, whole.nbytes)
                 return table_in_memory(whole, path, naming)
@@ -135,13 +141,13 @@ def _read_parquet(path: Path, naming: Naming) -> pa.Table:
     import pyarrow as pa
     import pyarrow.parquet
 
-    names = naming(list(pa.parquet.read_schema(path).names))
+    names = naming(list(pa.parquet.read_schema(arrow_file(path)).names))
     # texts stay dictionaries: a name that repeats is held once
     texts = [
-        field.name for field in pa.parquet.read_schema(path)
+        field.name for field in pa.parquet.read_schema(arrow_file(path))
         if field.name in names and pa.types.is_string(field.type)
     ]  # fmt: skip
-    file = pa.parquet.ParquetFile(path, read_dictionary=texts)
+    file = pa.parquet.ParquetFile(arrow_file(path), read_dictionary=texts)
     _check_size(path, file.metadata.num_rows, _unpacked_bytes(file.metadata, list(names)))
     table = file.read(columns=list(names))
     return table.rename_columns([names[c] for c in table.column_names])
@@ -155,7 +161,7 @@ def descriptions(path: Path) -> dict[str, str]:
 
     said = {
         field.name: b" ".join(v for k, v in (field.metadata or {}).items() if b"PARQUET" not in k)
-        for field in pyarrow.parquet.read_schema(path)
+        for field in pyarrow.parquet.read_schema(arrow_file(path))
     }  # fmt: skip
     return {name: text.decode("utf-8", "replace") for name, text in said.items() if text}
 

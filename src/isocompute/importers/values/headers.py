@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import os
 import re
 import shlex
 from collections import Counter
@@ -10,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from itertools import groupby, islice
 from pathlib import Path
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from isocompute.domain.text import some_of
 from isocompute.errors import InputError
@@ -47,6 +48,17 @@ class Head(NamedTuple):
     encoding: str
     said: Mapping[str, str] = MappingProxyType({})
     title: str = ""
+
+
+def arrow_file(path: Path) -> Any:
+    """A columnar file, mapped; Arrow itself refuses a name that is no UTF-8.
+
+    Raises:
+        pa.ArrowException, OSError: if it cannot be opened, or is empty.
+    """
+    import pyarrow as pa
+
+    return pa.memory_map(os.fsencode(path))
 
 
 def has_lines(path: Path) -> bool:

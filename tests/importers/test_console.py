@@ -56,6 +56,16 @@ def test_what_stands_before_a_line_changes_nothing(tmp_path: Path, prefix: str) 
     assert points(run) == [(0, 0.1), (5, 0.2)]
 
 
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-be"])
+def test_what_powershell_keeps_of_a_console(tmp_path: Path, encoding: str) -> None:
+    lines = [*config(16, 8), step(0, 0.1), BAR, "a note of 日本", step(5, 0.2)]
+    mark = "" if encoding == "utf-16" else "\ufeff"
+    (tmp_path / "a.log").write_bytes((mark + "\r\n".join([*lines, ""])).encode(encoding))
+    (run,) = read_log(tmp_path / "a.log")
+    assert (run.problems_per_batch, run.rollouts_per_problem) == (16, 8)
+    assert points(run) == [(0, 0.1), (5, 0.2)]
+
+
 def test_a_progress_bar_in_the_same_line(tmp_path: Path) -> None:
     path = write(tmp_path / "bp16_n8.log", BAR + step(0, 0.1), BAR + step(5, 0.2))
     (run,) = read_log(path, settings=PATTERN)

@@ -62,7 +62,7 @@ from isocompute.importers.tables.handing import (
 )
 from isocompute.importers.tables.workbooks import is_workbook
 from isocompute.importers.values.imported import ImportedRun
-from isocompute.importers.values.reading import OF_ONES_OWN, UTF16, anew, in_utf8, open_log
+from isocompute.importers.values.reading import OF_ONES_OWN, anew, open_log
 from isocompute.importers.words.paths import named_by_folders
 from isocompute.importers.words.scored import check_map
 from isocompute.importers.words.settings import Settings, settings_from
@@ -151,17 +151,11 @@ def _beginning(path: Path) -> bytes:
 
 
 def _refuse_bytes(path: Path, head: bytes) -> None:
-    """Refuse what would run code, is no UTF-8, or holds columns of numbers."""
+    """Refuse what would run code, or holds columns of numbers."""
     if head[:1] == b"\x80" or path.suffix in (".pkl", ".pickle", ".pt", ".pth", ".bin"):
         raise InputError(
             f"a log must not be able to run code, but {str(path)!r} is a pickle; import the "
             "trainer's text log or its tracker's file instead."
-        )
-    if head.startswith(UTF16):
-        if is_table(path):
-            raise is_a_table(path, in_utf8(head).split(b"\n", 1)[0].decode("utf-8", "replace"))
-        raise InputError(
-            f"a log must be UTF-8 text, but {str(path)!r} begins like UTF-16; save it as UTF-8."
         )
     if head.startswith((b"PAR1", b"ARROW1", b"\x93NUMPY")) and not is_parquet_log(path):
         if header := header_of(path):
@@ -181,7 +175,7 @@ def _read_printed(path: Path, settings: Settings, first: str) -> list[ImportedRu
         return runs
     if prefixed := read_prefixed(path, settings):
         return prefixed
-    if path.name.endswith((".csv", ".tsv", ".csv.gz")):
+    if path.name.endswith((".csv", ".tsv", ".csv.gz")) or is_table(path):
         raise is_a_table(path, first)
     given = (settings.problems_per_batch, settings.rollouts_per_problem) != (None, None)
     if not given and any(None not in run.design[:2] and not files_beside(run) for run in runs):

@@ -66,11 +66,26 @@ def older_parts(path: Path) -> list[Path]:
     return found[::-1]
 
 
+class Wide:
+    """Lines of a text in UTF-16, as PowerShell's `>` writes a console, in UTF-8."""
+
+    def __init__(self, handle: IO[bytes]) -> None:
+        self._text = io.TextIOWrapper(handle, "utf-16", errors="replace", newline="\n")
+
+    def readline(self, size: int) -> bytes:
+        """The next line, or so much of it."""
+        return self._text.readline(size).encode()
+
+    def close(self) -> None:
+        """Close the file."""
+        self._text.close()
+
+
 class Lines(io.RawIOBase):
     """Files as one, which follow each other; `text_of`: what is meant of a line."""
 
     def __init__(
-        self, handles: Sequence[IO[bytes]], text_of: Callable[[bytes], bytes] = bytes
+        self, handles: Sequence[IO[bytes] | Wide], text_of: Callable[[bytes], bytes] = bytes
     ) -> None:
         self._handles, self._text_of = [*handles], text_of
         self._held = b""

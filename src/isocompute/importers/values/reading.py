@@ -75,7 +75,7 @@ class Line(NamedTuple):
 
 
 def open_log(path: Path) -> IO[bytes]:
-    """Open a file behind its rotated parts, unpacking gzip and a container's lines on the fly.
+    """Open a file behind its rotated parts, unpacking gzip, UTF-16 and containers on the fly.
 
     Raises:
         InputError: if it cannot be read, or is a zip archive.
@@ -97,6 +97,9 @@ def _open_part(path: Path) -> IO[bytes]:
         ) from error
     if magic[:2] == b"\x1f\x8b":
         return containers.unpacked(cast(IO[bytes], gzip.GzipFile(fileobj=handle, mode="rb")))
+    if magic.startswith(UTF16):
+        lines = containers.Lines([containers.Wide(handle)])
+        return cast(IO[bytes], io.BufferedReader(lines))
     if magic == b"PK\x03\x04":
         handle.close()
         raise InputError(

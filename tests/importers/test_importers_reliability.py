@@ -247,6 +247,15 @@ def test_row_16_bom_surrogates_and_a_torn_last_line(tmp_path: Path) -> None:
     str(run).encode("utf-8")
 
 
+@pytest.mark.parametrize("mark", ["", "\ufeff"])
+def test_row_16_a_configuration_that_windows_saved(tmp_path: Path, mark: str) -> None:
+    said = json.dumps({"num_generations": 4, "problems_per_batch": 8, "seed": 3})
+    (tmp_path / "config.json").write_text(mark + said, encoding="utf-8")
+    (tmp_path / "a.jsonl").write_text(json.dumps(verl(5, 0.5)) + "\n")
+    (run,) = read_log(tmp_path)
+    assert (run.problems_per_batch, run.rollouts_per_problem, run.seed) == (8, 4, 3)
+
+
 def test_row_16_a_torn_trainer_state_gives_the_rows_before_the_tear(tmp_path: Path) -> None:
     whole = (LOGS / "trl" / "checkpoint-6" / "trainer_state.json").read_bytes()
     path = tmp_path / "trainer_state.json"

@@ -177,7 +177,7 @@ def parse_json(data: bytes | str) -> tuple[Any, str | None]:
         pass
     try:
         text = data if isinstance(data, str) else data.decode("utf-8")
-        return json.loads(text), None
+        return json.loads(text.removeprefix("\ufeff")), None  # as Windows begins a text
     except UnicodeDecodeError:
         return None, "not UTF-8"
     except RecursionError:

@@ -22,8 +22,9 @@ Where a line belongs. A package imports from those above it alone, this folder f
   stands beside them (beside); one that was given to an import (handing).
 - formats: a reader for every kind of log: JSON (jsonl, documents, dumps, recording),
   CSV and Parquet (csvlogs, csv_long, parquetlogs), what a console printed (console, progress,
-  printed) or people wrote (written, notebooks), trackers (tensorboard, wandb, swanlab, stores),
-  checkpoints (checkpoints, harness, evaluated), parts of processes (ranks); whose a row is (whose).
+  printed, exported) or people wrote (written, notebooks), trackers (tensorboard, wandb, swanlab,
+  stores), checkpoints (checkpoints, harness, evaluated), parts of processes (ranks); whose a row
+  is (whose).
 - here: which reader reads which file (read), what lies in a folder (folder), what a source is
   (given), a study's records (archive, again), curves of them (convert), published ones (published).
 """

@@ -11,9 +11,10 @@ from isocompute.importers.formats.csvlogs import is_csv_log
 from isocompute.importers.formats.parquetlogs import columns_of, is_parquet_log
 from isocompute.importers.tables.table import is_records
 from isocompute.importers.tables.workbooks import LATEX, is_workbook, of_sheets, sheets_of
+from isocompute.importers.values.containers import UTF16
 from isocompute.importers.values.headers import COLUMNAR, RECORDS
 from isocompute.importers.values.imported import ImportedRun, UnclearError
-from isocompute.importers.values.reading import UTF16, in_utf8
+from isocompute.importers.values.reading import in_utf8
 from isocompute.importers.words.settings import Settings
 
 _TABLES = (".csv", ".tsv", *COLUMNAR)

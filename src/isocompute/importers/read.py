@@ -35,6 +35,7 @@ from isocompute.importers.formats.documents import (
     runs_in,
 )
 from isocompute.importers.formats.evaluated import evaluated_in_tables
+from isocompute.importers.formats.exported import console_in
 from isocompute.importers.formats.jsonl import looks_like_jsonl, read_jsonl
 from isocompute.importers.formats.parquetlogs import header_of, is_parquet_log, read_parquet_log
 from isocompute.importers.formats.ranks import parts_in, read_parts
@@ -126,6 +127,11 @@ def _read_file(path: Path, settings: Settings, lines: Sequence[Path] = ()) -> li
         return read_trainer_state(path, settings)
     if is_recording(head):
         return read_recording(path, settings)
+    if (console := console_in(path, head)) is not None:
+        from isocompute.importers.formats.console import read_console  # slow to compile
+
+        if found := [run for run in read_console(path, settings, console) if run.n_rows]:
+            return found
     if looks_like_jsonl(path):
         if (document := document_of(path)) is not None:
             if several := runs_in(document):

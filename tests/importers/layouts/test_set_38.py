@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import csv
 import gzip
+import io
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -10,6 +12,9 @@ from typing import Any
 
 import pytest
 
+from isocompute.errors import InputError
+from isocompute.importers import read_log
+from isocompute.importers.values.imported import UnclearError
 from layout_helpers import load, refused, score, write
 
 STEPS = range(0, 50, 10)
@@ -99,19 +104,43 @@ def test_a_console_of_trl_may_have_the_rank_before_its_lines(tmp_path: Path, pre
     assert read(tmp_path) == wanted
 
 
-@pytest.mark.parametrize(
-    ("listed", "told"),
-    [(True, "jq -r 'sort_by(.timestamp)[].textPayload'"),
-     (False, "jq -rs 'sort_by(.timestamp)[].textPayload'")],
-)  # fmt: skip
-def test_lines_of_a_console_in_json_are_told_how_to_be_written_out(
-    tmp_path: Path, listed: bool, told: str
-) -> None:
-    rows = [{"textPayload": line, "timestamp": f"2026-03-11T09:{at:02d}:00Z"}
-            for at, line in enumerate(printed(4, 1).splitlines())][::-1]  # fmt: skip
-    log = tmp_path / "r.json"
-    write(log, json.dumps(rows) if listed else "".join(json.dumps(row) + "\n" for row in rows))
-    assert f"{told} {log} > {tmp_path}/r.log" in refused(log)
+def exported(kind: str, text: str, stream: str = "a") -> tuple[str, str]:
+    """The name of a file, and what a log service gives out of a console, the newest first."""
+    rows = [{"timestamp": f"2026-03-11T09:{at // 3:02d}:00Z", "stream_name": stream, "text": line}
+            for at, line in enumerate(text.splitlines())][::-1]  # fmt: skip
+    if kind.startswith("csv"):
+        out = io.StringIO()
+        quoting = csv.QUOTE_ALL if kind == "csv, quoted" else csv.QUOTE_MINIMAL
+        table = csv.writer(out, quoting=quoting)
+        table.writerow(["severity", "stream_name", "@message", "@timestamp", "code"])
+        table.writerows(["INFO", row["stream_name"], row["text"], row["timestamp"], 3]
+                        for row in rows)  # fmt: skip
+        return "r.csv", out.getvalue()
+    if kind == "lines":
+        return "r.jsonl", "".join(json.dumps({"date": at, "log": row["text"]}) + "\n"
+                                  for at, row in enumerate(rows[::-1]))  # fmt: skip
+    named = [{"message" if kind == "events" else "textPayload": row.pop("text"), **row}
+             for row in rows]  # fmt: skip
+    document = {"events": named, "nextForwardToken": "f"} if kind == "events" else named
+    return "r.json", json.dumps(document, indent=1)
+
+
+@pytest.mark.parametrize("kind", ["csv", "csv, quoted", "lines", "listed", "events"])
+def test_a_console_that_a_log_service_gave_out(tmp_path: Path, kind: str) -> None:
+    for at, (n, seed) in enumerate(RUNS):
+        name, text = exported(kind, printed(n, seed, at))
+        write(tmp_path / f"{at}f3" / name, text)
+    assert read(tmp_path) == planted(32, RUNS)
+
+
+def test_lines_of_two_jobs_that_a_log_service_gave_out(tmp_path: Path) -> None:
+    one, other = (exported("csv", printed(n, 1), stream)[1] for n, stream in ((4, "a"), (8, "b")))
+    write(tmp_path / "r.csv", one + other.split("\r\n", 1)[1])
+    with pytest.raises(UnclearError, match="must be of one job, but stream_name is a and b"):
+        read_log(tmp_path / "r.csv")
+    write(tmp_path / "r.csv", "@timestamp,@message\n1,hello\n2,world\n")
+    with pytest.raises(InputError, match="is a table of columns @timestamp, @message"):
+        read_log(tmp_path / "r.csv")
 
 
 @pytest.mark.parametrize("form", [of_docker, str])

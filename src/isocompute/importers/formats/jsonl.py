@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice, pairwise
 from pathlib import Path
@@ -22,7 +21,6 @@ from isocompute.importers.runs.collect import MAX_RUNS, Collector
 from isocompute.importers.runs.counting import Parts, parts_of
 from isocompute.importers.values.imported import Errors, ImportedRun, Provenance, provenance_of
 from isocompute.importers.values.reading import (
-    CLOCKS,
     MAX_LINE_BYTES,
     flatten,
     iter_lines,
@@ -50,8 +48,6 @@ _RESUMED = re.compile(r"(?:resum\w*|restart\w*|start)_?(?:step|iter(?:ation)?|up
                       r"(?:resum|restart)[a-z]*(?:_(?:from|at))?(?:_checkpoint)?", re.I)
 _CHECKPOINT = re.compile(r"(?:step|ckpt|checkpoint|iter|update)s?[-_=]?0*([0-9]{1,9})"
                          r"(?:\.\w+)?/?$", re.I)  # fmt: skip
-# what Loki, Cloud Logging, journald and Fluentd call a line
-_LINES = ("line", "textPayload", "MESSAGE", "log", "message")
 _PROBE = 200  # lines looked at before a file counts as no JSON lines
 
 
@@ -169,16 +165,6 @@ def read_jsonl(paths: Sequence[Path], settings: Settings, name: str = "") -> lis
 
 def without_steps(path: Path, collector: Collector) -> InputError:
     """The refusal of rows of which none has a step, with the key that may count updates."""
-    if of_console := next((k for k in _LINES if k in collector.passed), None):
-        clock = next((k for k in collector.passed if k.lower() in CLOCKS), "")
-        listed = _begins_list(path)
-        select = f"{f'sort_by(.{clock})' if clock else '.'}[].{of_console}"
-        jq = shlex.join(["jq", "-r" if listed else "-rs", select, str(path)])
-        return InputError(
-            f"a JSON log must hold rows with a step, but those of {str(path)!r} hold lines of a "
-            f"console in {of_console}; write them out, the earliest first, and import that: {jq} > "
-            f"{shlex.quote(str(path.with_suffix('.log')))}"
-        )
     key = _counter(collector.passed)
     there = [*collector.passed, *collector.configured]  # a row without a step may be settings
     keys = ", ".join(key[:60] for key in there[:_KEYS])
@@ -189,11 +175,6 @@ def without_steps(path: Path, collector: Collector) -> InputError:
         options=("--set", f"step={key or 'KEY'}"),
         condition=f"`{key}` counts updates (not rollouts or micro-batches)" if key else "",
     )
-
-
-def _begins_list(path: Path) -> bool:
-    with open_log(path) as handle:
-        return handle.read(_PROBE).lstrip(b"\xef\xbb\xbf \t\r\n")[:1] == b"["
 
 
 def _counter(rows: Mapping[str, Sequence[object]]) -> str:

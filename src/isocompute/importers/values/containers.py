@@ -20,15 +20,18 @@ import orjson
 _OF_POD = re.compile(rb"[0-9]{4}-[0-9]{2}-[0-9]{2}T\S{8,30} (?:stdout|stderr) ([FP]) (.*\n)", re.S)
 _STREAMS = ("stdout", "stderr")
 _ROTATED = (".log", ".out", ".stdout", ".txt")  # of rows each part is a log, and they are joined
+UTF16 = (b"\xff\xfe", b"\xfe\xff")  # how a text in it begins
 _CHUNK = 1 << 20
 
 
 def unpacked(handle: IO[bytes]) -> IO[bytes]:
-    """What a console wrote, of a file that stands at its beginning; of any other, the file."""
+    """What a console wrote, of a file that stands at its beginning; of any other, its text."""
     first = b""
     with contextlib.suppress(OSError, EOFError, zlib.error):  # packed and torn: told line by line
         first = handle.readline(_CHUNK)
     handle.seek(0)
+    if first.startswith(UTF16):
+        return cast(IO[bytes], io.BufferedReader(Lines([Wide(handle)])))
     if not _text_of(first):
         return handle
     return cast(IO[bytes], io.BufferedReader(Lines([handle], _text_of), _CHUNK))

@@ -33,7 +33,6 @@ _CHUNK = 1 << 20
 OF_ONES_OWN = (
     "write a CSV of its scores: run, problems_per_batch, rollouts_per_problem, step, score"
 )
-UTF16 = (b"\xff\xfe", b"\xfe\xff")  # how a text in it begins
 
 _NOT_NUMBERS = {"nan", "+nan", "-nan", "inf", "+inf", "-inf", "infinity", "+infinity",
                 "-infinity", "none", "null", "", "-", "\u2013", "\u2014"}
@@ -43,7 +42,7 @@ _NUMPY_REPR = re.compile(r"(?:np\.[a-z_]+[0-9]*|tensor)\(([^,]*?)(?:, [a-z_]+=.*
 
 def in_utf8(data: bytes) -> bytes:
     """The beginning of a text as UTF-8, without a mark of the order of bytes."""
-    if data.startswith(UTF16):
+    if data.startswith(containers.UTF16):
         return data[: len(data) // 2 * 2].decode("utf-16", "ignore").encode()
     encoding = encoding_of(data)
     return data.removeprefix(b"\xef\xbb\xbf") if encoding == "utf8" else (
@@ -57,7 +56,7 @@ def encoding_of(data: bytes) -> str:
     >>> encoding_of("gelöst;Epoche".encode("cp1252")), encoding_of("gelöst".encode())
     ('cp1252', 'utf8')
     """
-    if data.startswith(UTF16):
+    if data.startswith(containers.UTF16):
         return "utf-16"
     try:
         data.decode("utf-8")
@@ -97,9 +96,6 @@ def _open_part(path: Path) -> IO[bytes]:
         ) from error
     if magic[:2] == b"\x1f\x8b":
         return containers.unpacked(cast(IO[bytes], gzip.GzipFile(fileobj=handle, mode="rb")))
-    if magic.startswith(UTF16):
-        lines = containers.Lines([containers.Wide(handle)])
-        return cast(IO[bytes], io.BufferedReader(lines))
     if magic == b"PK\x03\x04":
         handle.close()
         raise InputError(

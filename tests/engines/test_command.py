@@ -434,19 +434,17 @@ done = 0 if first else 9
 for s in range(done, 15 if first else 17):
     print(json.dumps({"step": s, "actor/loss": 1.0, "val-core/m/acc/mean@4":
                       0.25 if first else 0.75}), file=out, flush=True)
-if first:
-    time.sleep(1)  # the engine has committed where the folder is
 sys.exit(first)
 """
-    often = dataclasses.replace(FAST, checkpoint_every_s=0.05, commit_share=math.inf)
     for opened in ("a", "w"):
         folder = tmp_path / f"study-{opened}"
         own = script(tmp_path, text.replace("done =", f"out = log.open({opened!r})\ndone =", 1))
         spec = make_spec(tmp_path, steps=16, command=own)
-        run_study(study_of(spec), folder, workers=0, settings=often)
+        run_study(study_of(spec), folder, workers=0, settings=FAST)
         assert state(folder) == ("done", "")
         (curve,) = load_curves(str(folder))
         assert curve.rollouts_K.tolist() == [0, 16, 32, 64, 128]
+        # Killed at once it goes on in its folder, and what it had trained by then is kept.
         assert curve.score_K.tolist() == [0.25, 0.25, 0.25, 0.25, 0.75]
 
 
@@ -481,6 +479,7 @@ with log.open("w") as out:
 
 @pytest.mark.parametrize(("reader", "row"), [
     ("jsonl", '{"step": %d, "val-core/m/acc/mean@4": 0.5}'),
+    ("csv", "%d,0.5,0.5,0.25,0.25"),
     ("console", "\x1b[36m(Runner pid=7)\x1b[0m step:%d - val-core/m/acc/mean@4:0.5 - actor/lr:1"),
 ])  # fmt: skip
 def test_how_far_a_trainer_is_shows_while_it_trains(
@@ -489,6 +488,9 @@ def test_how_far_a_trainer_is_shows_while_it_trains(
     slow = script(tmp_path, f"""
 sys.path.insert(0, {SOURCE!r})
 from isocompute.store.status import study_status
+if {reader == "csv"}:
+    log = log.with_suffix(".csv")
+    log.write_text("_step,val-core/m/acc/mean@4,a,b,c" + chr(10))
 for s in range(9):
     print({row!r} % s, file=log.open("a"))
     if s == 5:
@@ -501,7 +503,8 @@ for s in range(9):
         (log.parent / "seen").write_text(seen[0].line("it"))
         log.write_text(log.read_text().rpartition("\\n")[0] + "\\n")
 """)
-    spec = make_spec(tmp_path, command=slow, reader=reader)
+    name = "metrics.csv" if reader == "csv" else "metrics.jsonl"
+    spec = make_spec(tmp_path, command=slow, reader=reader, log=name)
     run_study(study_of(spec), tmp_path / "study", workers=0, settings=FAST)
     assert state(tmp_path / "study") == ("done", "")
     (seen,) = tmp_path.rglob("seen")
@@ -520,9 +523,24 @@ def test_a_printed_log_tells_its_step_by_the_bar_of_training_or_the_row(tmp_path
     }
     for text, step in told.items():
         log.write_text(text)
-        assert Tail(log, 100).step() == step, text
-    assert Tail(log).step() == 0  # no row of JSON
-    assert Tail(tmp_path / "none", 100).step() == 0
+        assert Tail(log, "console", 100).step() == step, text
+    assert Tail(log, "jsonl").step() == 0  # no row of JSON
+    assert Tail(tmp_path / "none", "console", 100).step() == 0
+
+
+@pytest.mark.parametrize(("reader", "text", "column", "step"), [
+    ("csv", "Step,loss\n", None, 0), ("csv", "Step,loss\n1,0.5\n2,0.4\n3,", None, 2),
+    ("csv", "loss\tIt\n0.5\t7\n", "It", 7), ("csv", "loss,acc\n1,2\n", None, 0),
+    ("csv", "run,metric,step,value\n\"a, b\",acc,9,0.5\n", None, 9),
+    ("csv", "step,acc\n" + 9_000 * "5,0.125\n" + "6,nan\n,0.5\n", None, 6),
+    ("jsonl", '{"it": 4}\n[5]\n{"it": null}\n', "it", 4), ("jsonl", '{"it": 4}\n', None, 0),
+])
+def test_a_growing_table_tells_its_step_by_the_column_that_has_it(
+    reader: str, text: str, column: str | None, step: int, tmp_path: Path
+) -> None:
+    log = tmp_path / "log"
+    log.write_text(text)
+    assert Tail(log, reader, column=column).step() == step
 
 
 def test_another_study_of_the_same_run_begins_anew(tmp_path: Path) -> None:
@@ -646,7 +664,6 @@ def test_a_run_that_was_taken_over_ends_its_first_trainer(tmp_path: Path) -> Non
 import sqlite3
 if (log.parent / "taken").exists():
     sys.exit(0)
-time.sleep(1)  # the engine has committed where the folder is
 (log.parent / "taken").touch()
 with sqlite3.connect({str(database)!r}, timeout=20) as study:
     study.execute("INSERT INTO runners (runner, process, beat) VALUES ('other', '', 1)")

@@ -144,6 +144,9 @@ def test_a_run_that_went_on_from_before_gives_way_from_there(database, monkeypat
         assert store.evaluations(run.hash).step_K.tolist() == [2, 3]
     writer.rewind(-1)
     assert (writer.position, seen[-1]) == (0, [])
+    writer.evaluation(evaluation_record(0))
+    with pytest.raises(InputError, match="taken back before its first record, but it is at step 0"):
+        writer.rewind(-1)
 
 
 def test_rows_without_a_checkpoint_are_not_kept(database):
@@ -274,6 +277,7 @@ def test_an_error_inside_a_checkpoint_commits_nothing(database):
 def test_checkpoints_wait_where_commits_would_take_too_much_time(database):
     claim = leases.claim(database, "me", first)
     writer = RunWriter(database, claim, {"val": 8}, commit_share=1e-6)
+    writer.evaluation(evaluation_record(0))
     commit(writer, 0)
     writer.step(step_record(1))
     commit(writer, 1)

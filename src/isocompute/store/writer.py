@@ -171,8 +171,7 @@ class RunWriter:
         Not at every update: after an engine's work the processor's caches are cold, and a row then
         costs ten times what it costs in a batch.
         """
-        fresh, self._fresh = self._fresh, []
-        self._rows_at = time.monotonic()
+        fresh, self._fresh, self._rows_at = self._fresh, [], time.monotonic()
         for record, measured, problem_Q, successes_Q in fresh:
             health = {k: float(v) if math.isfinite(v) else None for k, v in measured.items()}
             self._steps.append((
@@ -232,7 +231,10 @@ class RunWriter:
         self._on_step(step, 0)
 
     def rewind(self, step: int) -> None:
-        """See `Sink`; what is dropped counts as lost."""
+        """See `Sink`; what is dropped counts as lost. InputError: records wait for a commit."""
+        if self._fresh or self._steps or self._evaluations:
+            raise InputError("a run must be taken back before its first record, but it is at step "
+                             f"{self.position}, uncommitted; correct the engine.")  # fmt: skip
         self._start = self._position = Position.at(self._database.read, self._claim.run, step)
         self._taken_back, self._seen = step, self._evaluated(step)
         self._replay(step)
@@ -281,7 +283,7 @@ class RunWriter:
             raise StopRequested
 
     def diverged(self, message: str) -> None:
-        """Keep with the run that it diverged after the last update; see `keep_divergence`."""
+        """Keep that it diverged after the last update; see `keep_divergence`."""
         keep_divergence(self._database, self._claim, self.position, self._monitor.findings, message)
 
     def close(self) -> None:
@@ -311,8 +313,8 @@ class RunWriter:
             raise storage_error(error) from error
 
     def _worth_committing(self, step: int) -> bool:
-        if self._has_checkpoint and not self._steps and not self._evaluations:
-            return False  # nothing new
+        if not self._steps and not self._evaluations:
+            return not self._has_checkpoint  # where a trainer's own files are, or nothing new
         due = self._committed_at + self._commit_s / self._share
         return step >= self._claim.target_steps or self.wants_checkpoint or time.monotonic() >= due
 

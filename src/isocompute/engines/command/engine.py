@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import time
 from pathlib import Path
 from typing import Any
@@ -36,9 +35,6 @@ from isocompute.importers.values.imported import ImportedRun
 from isocompute.study.spec import RunSpec
 
 _REFERENCE = "command.json"
-# After so long the study knows the run's folder; at half a commit may be put off, at twice a kill
-# costs twice as much training.
-_NAMED_S = 10.0
 # Between two looks at a growing log: one costs under a millisecond, and nobody asks sooner.
 _LOOK_S = 2.0
 
@@ -122,18 +118,17 @@ class _Attempt:
                 "started, or move it back, then add --retry-failed."
             )
         self._keep_log()
+        self._checkpoint()  # of the folder: a trainer that is killed at once goes on in it
         job = self._launch()
-        due = time.monotonic() + _NAMED_S
-        steps = self.spec.allocation.steps if self.options.reader == "console" else None
-        tail, look = Tail(self.folder / self.options.log, steps), 0.0
+        tail, look = Tail(self.folder / self.options.log, self.options.reader,
+                          self.spec.allocation.steps, self.options.columns.step), 0.0  # fmt: skip
         try:
             while (code := job.poll()) is None:
                 moment = time.monotonic() + self.options.poll_s
                 if moment > look:
                     look = moment + _LOOK_S
                     self._tell(tail.step())
-                if self.sink.wants_checkpoint or moment > due:
-                    due = math.inf
+                if self.sink.wants_checkpoint:
                     self._checkpoint()  # where a stop is asked for, this raises
                 wait_until(moment)
         except BaseException:

@@ -28,7 +28,7 @@ from isocompute.errors import InputError, RunError
 from isocompute.recipe import Recipe
 from isocompute.runner import Settings, run_study
 from isocompute.sources import load_curves
-from isocompute.store import Store
+from isocompute.store import StorageError, Store
 from isocompute.store.doctor import examine
 from isocompute.store.export import export_study
 from isocompute.store.status import study_status
@@ -258,6 +258,57 @@ def test_a_command_that_fails_says_its_last_words(tmp_path: Path) -> None:
     spec = make_spec(tmp_path, command=script(tmp_path, "sys.exit('no such model')"))
     with pytest.raises(RunError, match="exit code 0, but gave 1: no such model"):
         CommandEngine().run(spec, None, ListSink(tmp_path / "sink"))
+    killed = script(tmp_path, "import os; print('I was', flush=True); os.kill(os.getpid(), 9)")
+    run_study(study_of(make_spec(tmp_path, command=killed)), tmp_path / "study", workers=0,
+              settings=FAST)  # fmt: skip
+    assert state(tmp_path / "study")[1].startswith(
+        "the command must end with exit code 0, but signal 9 ended it: I was (log: ")
+
+
+# As a study commits unless it is told otherwise: few seconds after the last time it would wait.
+USUAL = dataclasses.replace(FAST, commit_share=Settings().commit_share)
+
+
+def test_a_command_that_stops_short_keeps_what_it_trained(tmp_path: Path) -> None:
+    own = script(tmp_path, """
+done = len(log.read_text().splitlines()) if log.exists() else 0
+for s in range(done, 6 if not done else 9):
+    print(json.dumps({"step": s, "val-core/m/acc/mean@4": s / 10}), file=log.open("a"))
+""")
+    spec = make_spec(tmp_path, command=own)
+    run_study(study_of(spec), tmp_path / "study", workers=0, settings=USUAL)
+    assert state(tmp_path / "study") == (
+        "invalid", "the engine must train 8 steps, but it returned after 5 without an error; look "
+                   "at its log.")  # fmt: skip
+    with Store(tmp_path / "study") as store:
+        assert len(store.steps(spec.hash)) == 5
+    run_study(study_of(spec), tmp_path / "study", workers=0, settings=USUAL, retry_failed=True)
+    assert state(tmp_path / "study") == ("done", "")
+    with Store(tmp_path / "study") as store:
+        spent = store.accounting()
+    assert (spent.rollouts, spent.wasted_rollouts, spent.wasted_evaluation_rollouts) == (64, 0, 0)
+
+
+def test_a_study_that_is_moved_while_it_trains_says_so_and_goes_on_there(tmp_path: Path) -> None:
+    own = script(tmp_path, f"""
+for s in range(9):
+    print(json.dumps({{"step": s, "val-core/m/acc/mean@4": s / 10}}), file=log.open("a"))
+if "--resume" not in sys.argv:
+    Path({str(tmp_path / "study")!r}).rename({str(tmp_path / "there")!r})
+""")
+    spec = make_spec(tmp_path, command=own)
+    message = "must stay where it is while it is trained in, .*/study/study.db' has gone; run it"
+    with pytest.raises(StorageError, match=message):
+        run_study(study_of(spec), tmp_path / "study", workers=0, settings=USUAL)
+    assert not (tmp_path / "study").exists()  # or the same command would begin anew there
+    run_study(study_of(spec), tmp_path / "there", workers=0, settings=USUAL)
+    assert state(tmp_path / "there") == ("done", "")
+
+
+def test_time_passes_also_for_a_trainer_that_says_nothing(tmp_path: Path) -> None:
+    sink = ListSink(tmp_path / "sink")
+    CommandEngine().run(make_spec(tmp_path), None, sink)
+    assert sink.told[0] == 0
 
 
 def test_a_larger_budget_goes_on_where_there_is_a_way(tmp_path: Path) -> None:

@@ -364,11 +364,12 @@ def watch(options: Options) -> int:
 def doctor(options: Options) -> int:
     """Is a study folder sound? Exit code 1 where it is damaged."""
     check_target(options.json)
+    from isocompute.cli.cells import wrapped
     from isocompute.store.doctor import examine
 
     found = examine(options.folder)
     write_json({"version": 1, "findings": [asdict(finding) for finding in found]}, options.json)
-    lines = [f"{f.severity}: {f.code}: {f.message}" for f in found]
+    lines = wrapped(*(f"{f.severity}: {f.code}: {f.message}" for f in found), indent="")
     show(lines or [f"{options.folder}: sound"], quiet=options.json == "-")
     return 1 if any(f.severity == "error" for f in found) else 0
 

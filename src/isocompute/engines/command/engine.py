@@ -135,9 +135,9 @@ class _Attempt:
             job.stop()
             raise
         if code != 0:
+            gave = f"gave {code}" if code > 0 else f"signal {-code} ended it"
             raise RunError(
-                f"the command must end with exit code 0, but gave {code}: {job.tail()} (log: "
-                f"{job.log})"
+                f"the command must end with exit code 0, but {gave}: {job.tail()} (log: {job.log})"
             )
         self._hand_over()
 
@@ -152,9 +152,8 @@ class _Attempt:
         return LocalJob(command, log=log, environment={}, folder=Path.cwd())
 
     def _tell(self, step: int) -> None:
-        """Say how far the log is; what it says is stored once the command has ended."""
-        if step > self.at["step"]:
-            self.sink.reached(min(step, self.spec.allocation.steps))
+        """Say how far the log is, and that time passes; its rows are stored at the end."""
+        self.sink.reached(min(max(step, self.at["step"]), self.spec.allocation.steps))
 
     def _mend_log(self) -> Path | None:
         """Rows that the command wrote over are put back; the log, if it is one of rows."""

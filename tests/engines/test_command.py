@@ -289,6 +289,34 @@ for s in range(done, 6 if not done else 9):
     assert (spent.rollouts, spent.wasted_rollouts, spent.wasted_evaluation_rollouts) == (64, 0, 0)
 
 
+def test_a_log_that_ends_where_it_was_asked_to_counts_updates(tmp_path: Path) -> None:
+    # Rewards of its step 0 made it the first update, and the score of step 5 that of a sixth.
+    own = script(tmp_path, """
+for s in range(6):
+    row = {"step": s, "train/reward": s / 10}
+    print(json.dumps(row if s % 5 else {**row, "val-core/math/acc/mean@4": s / 10}),
+          file=log.open("a"))
+""")
+    run_study(study_of(make_spec(tmp_path, steps=5, command=own)), tmp_path / "study", workers=0,
+              settings=FAST)  # fmt: skip
+    (curve,) = load_curves(str(tmp_path / "study"))
+    assert (curve.rollouts_K.tolist(), curve.score_K.tolist()) == ([0, 40], [0, 0.5])
+
+
+def test_a_log_that_counts_beyond_what_was_asked_is_refused_with_both_numbers(
+    tmp_path: Path
+) -> None:
+    # Micro-batches, say: of 16 the first 8 would be taken for the run.
+    own = script(tmp_path, """
+for s in range(17):
+    print(json.dumps({"step": s, "it": s // 2, "val-core/math/acc/mean@4": s / 20}),
+          file=log.open("a"))
+""")
+    said = r"must train 8 updates, but .* counts to 16; name the key .*\({KEY: steps}\), or let"
+    with pytest.raises(InputError, match=said):
+        CommandEngine().run(make_spec(tmp_path, command=own), None, ListSink(tmp_path / "sink"))
+
+
 def test_a_study_that_is_moved_while_it_trains_says_so_and_goes_on_there(tmp_path: Path) -> None:
     own = script(tmp_path, f"""
 for s in range(9):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -21,7 +22,15 @@ from isocompute.answers.prescribe import Question
 from isocompute.answers.price import Price, counted_in, priced, timed, unit_paid_in
 from isocompute.answers.spending import filled, within
 from isocompute.answers.step_lines import checks, paid_words, rate_words, source_words, with_checks
-from isocompute.answers.steps import Runs, amounts, first_to, only, priced_remedy, steps_take
+from isocompute.answers.steps import (
+    Runs,
+    amounts,
+    evaluated_as,
+    first_to,
+    only,
+    priced_remedy,
+    steps_take,
+)
 from isocompute.answers.verdict import seeds as more_runs
 from isocompute.cli import main
 from isocompute.design.candidates import Limits, candidates
@@ -35,7 +44,7 @@ from isocompute.importers.values.timing import gpu_hours, gpus_by_throughput, sa
 from isocompute.report.facts import _cost as cost_words
 from isocompute.runner import run_study
 from isocompute.sources import load_curves
-from isocompute.sources.studies import with_own_start
+from isocompute.sources.studies import study_facts, with_own_start
 from isocompute.store import Store
 from isocompute.store.starts import Starts
 from isocompute.store.status import study_status
@@ -524,6 +533,43 @@ def test_a_study_is_priced_by_its_own_runs(tmp_path: Path, capsys: Any) -> None:
     assert main(["fit", source, "--unit", "gpu-hours", "--json", str(tmp_path / "f.json")]) == 0
     assert json.loads((tmp_path / "f.json").read_text())["unit"] == "gpu-hours"
     assert "GPU-hours" in capsys.readouterr().out
+
+
+@pytest.mark.heavy
+def test_a_check_costs_what_a_dry_run_of_its_command_says(tmp_path: Path, capsys: Any) -> None:
+    # It was of training alone, and the dry run knew no price, or that of other runs.
+    source = study(tmp_path)
+    curves, file = load_curves(source), study_facts(source).file
+    assert file is not None
+    q = Question(fit=fit_sweep(curves), x=1e4, study=file)
+    price = replace(priced(curves, Rates()), evaluated=evaluated_as(q))
+    tested = [c.configuration for c in curves]
+    for which, seeds, to in (
+        (tested, [1, 2], 512.0), (tested[:1], [0], 1024.0), (tested[1:], [0, 1], 1024.0),
+        ([Configuration(8, 8)], [0], 640.0),
+    ):  # fmt: skip
+        runs = Runs.beside(curves, which, seeds, to)
+        cost = price.cost(runs.trains)
+        words = shlex.split(runs.command(file))[1:]
+        assert main([*words, "--dry-run", "--json", "-"]) == 0
+        said = json.loads(capsys.readouterr().out)["estimate"]
+        assert said["rollouts"] == sum(runs.trains.values())
+        assert said["evaluation_rollouts"] > 0
+        for unit in ("gpu_hours", "tokens"):
+            assert said[unit] == pytest.approx(cost[unit], rel=1e-9), (unit, words)
+        alone = replace(price, evaluated=None).cost(runs.trains)["tokens"]
+        drawn = 1 + said["evaluation_rollouts"] / said["rollouts"]
+        assert cost["tokens"] == pytest.approx(drawn * alone, rel=0.01)
+
+
+def test_rates_that_are_tried_first_cost_what_their_study_says() -> None:
+    rates = Rates(rollouts_per_gpu_hour=900.0)
+    d = plan_from_source(budget=Budget(amount=2e6, unit="rollouts"), rates=rates,
+                         difficulty="easy").document  # fmt: skip
+    (step,) = (s for s in d["run_next"] if s["settles"] == "anchor_assumed")
+    # Seven rates of 20 updates of 1,024; before and after each, 300 problems are asked four times.
+    assert step["rollouts"] == 7 * 20 * 1024
+    assert step["cost"]["gpu_hours"] == pytest.approx((7 * 20 * 1024 + 7 * 2 * 1200) / 900)
 
 
 class Elsewhere(LocalEngine):

@@ -120,6 +120,13 @@ def test_a_dry_run_of_a_folder_says_what_is_left_and_refuses_what_the_command_re
         after = store.accounting()
     assert after.rollouts - before.rollouts == more["rollouts"]
     assert after.evaluation_rollouts - before.evaluation_rollouts == more["evaluation_rollouts"]
+    shutil.rmtree(tmp_path / "tiny" / "checkpoints")  # a copy of a study that left them out
+    capsys.readouterr()
+    said = dry("budget=2560")
+    assert said.startswith("tiny: 4 runs, 10,240 rollouts + ")
+    assert "has gone: of 80 steps that are trained it goes on from step 0; put it back" in " ".join(
+        said.split())
+    assert "has gone" not in dry("budget=1280")  # nothing is left to go on with
 
 
 def test_a_measurement_draws_a_small_part_of_what_it_measures() -> None:

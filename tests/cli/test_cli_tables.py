@@ -486,7 +486,9 @@ def test_quickstart_ends_with_the_two_short_answers_and_the_report(refused: bool
     lines = quickstart_lines(result)
     text = "\n".join(lines)
     assert "18 of 18 runs done" in lines[0]
-    assert lines[1].endswith("lost to crashes 0, updates that were cut off not counted")
+    said = " ".join(text.split())
+    assert "lost to crashes 0, updates that were cut off not counted" in said
+    assert max(map(len, lines)) <= 80
     spent.uncertain_steps = 0
     assert quickstart_lines(result)[1].endswith("lost to crashes 0")
     assert ("No fit: one n is too few" in text) is refused

@@ -28,7 +28,7 @@ from isocompute.errors import InputError, RunError
 from isocompute.recipe import Recipe
 from isocompute.runner import Settings, run_study
 from isocompute.sources import load_curves
-from isocompute.store import Store
+from isocompute.store import StorageError, Store
 from isocompute.store.doctor import examine
 from isocompute.store.export import export_study
 from isocompute.store.status import study_status
@@ -258,6 +258,85 @@ def test_a_command_that_fails_says_its_last_words(tmp_path: Path) -> None:
     spec = make_spec(tmp_path, command=script(tmp_path, "sys.exit('no such model')"))
     with pytest.raises(RunError, match="exit code 0, but gave 1: no such model"):
         CommandEngine().run(spec, None, ListSink(tmp_path / "sink"))
+    killed = script(tmp_path, "import os; print('I was', flush=True); os.kill(os.getpid(), 9)")
+    run_study(study_of(make_spec(tmp_path, command=killed)), tmp_path / "study", workers=0,
+              settings=FAST)  # fmt: skip
+    assert state(tmp_path / "study")[1].startswith(
+        "the command must end with exit code 0, but signal 9 ended it: I was (log: ")
+
+
+# As a study commits unless it is told otherwise: few seconds after the last time it would wait.
+USUAL = dataclasses.replace(FAST, commit_share=Settings().commit_share)
+
+
+def test_a_command_that_stops_short_keeps_what_it_trained(tmp_path: Path) -> None:
+    own = script(tmp_path, """
+done = len(log.read_text().splitlines()) if log.exists() else 0
+for s in range(done, 6 if not done else 9):
+    print(json.dumps({"step": s, "val-core/m/acc/mean@4": s / 10}), file=log.open("a"))
+""")
+    spec = make_spec(tmp_path, command=own)
+    run_study(study_of(spec), tmp_path / "study", workers=0, settings=USUAL)
+    assert state(tmp_path / "study") == (
+        "invalid", "the engine must train 8 steps, but it returned after 5 without an error; look "
+                   "at its log.")  # fmt: skip
+    with Store(tmp_path / "study") as store:
+        assert len(store.steps(spec.hash)) == 5
+    run_study(study_of(spec), tmp_path / "study", workers=0, settings=USUAL, retry_failed=True)
+    assert state(tmp_path / "study") == ("done", "")
+    with Store(tmp_path / "study") as store:
+        spent = store.accounting()
+    assert (spent.rollouts, spent.wasted_rollouts, spent.wasted_evaluation_rollouts) == (64, 0, 0)
+
+
+def test_a_log_that_ends_where_it_was_asked_to_counts_updates(tmp_path: Path) -> None:
+    # Rewards of its step 0 made it the first update, and the score of step 5 that of a sixth.
+    own = script(tmp_path, """
+for s in range(6):
+    row = {"step": s, "train/reward": s / 10}
+    print(json.dumps(row if s % 5 else {**row, "val-core/math/acc/mean@4": s / 10}),
+          file=log.open("a"))
+""")
+    run_study(study_of(make_spec(tmp_path, steps=5, command=own)), tmp_path / "study", workers=0,
+              settings=FAST)  # fmt: skip
+    (curve,) = load_curves(str(tmp_path / "study"))
+    assert (curve.rollouts_K.tolist(), curve.score_K.tolist()) == ([0, 40], [0, 0.5])
+
+
+def test_a_log_that_counts_beyond_what_was_asked_is_refused_with_both_numbers(
+    tmp_path: Path
+) -> None:
+    # Micro-batches, say: of 16 the first 8 would be taken for the run.
+    own = script(tmp_path, """
+for s in range(17):
+    print(json.dumps({"step": s, "it": s // 2, "val-core/math/acc/mean@4": s / 20}),
+          file=log.open("a"))
+""")
+    said = r"must train 8 updates, but .* counts to 16; name the key .*\({KEY: steps}\), or let"
+    with pytest.raises(InputError, match=said):
+        CommandEngine().run(make_spec(tmp_path, command=own), None, ListSink(tmp_path / "sink"))
+
+
+def test_a_study_that_is_moved_while_it_trains_says_so_and_goes_on_there(tmp_path: Path) -> None:
+    own = script(tmp_path, f"""
+for s in range(9):
+    print(json.dumps({{"step": s, "val-core/m/acc/mean@4": s / 10}}), file=log.open("a"))
+if "--resume" not in sys.argv:
+    Path({str(tmp_path / "study")!r}).rename({str(tmp_path / "there")!r})
+""")
+    spec = make_spec(tmp_path, command=own)
+    message = "must stay where it is while it is trained in, .*/study/study.db' has gone; run it"
+    with pytest.raises(StorageError, match=message):
+        run_study(study_of(spec), tmp_path / "study", workers=0, settings=USUAL)
+    assert not (tmp_path / "study").exists()  # or the same command would begin anew there
+    run_study(study_of(spec), tmp_path / "there", workers=0, settings=USUAL)
+    assert state(tmp_path / "there") == ("done", "")
+
+
+def test_time_passes_also_for_a_trainer_that_says_nothing(tmp_path: Path) -> None:
+    sink = ListSink(tmp_path / "sink")
+    CommandEngine().run(make_spec(tmp_path), None, sink)
+    assert sink.told[0] == 0
 
 
 def test_a_larger_budget_goes_on_where_there_is_a_way(tmp_path: Path) -> None:
@@ -434,19 +513,17 @@ done = 0 if first else 9
 for s in range(done, 15 if first else 17):
     print(json.dumps({"step": s, "actor/loss": 1.0, "val-core/m/acc/mean@4":
                       0.25 if first else 0.75}), file=out, flush=True)
-if first:
-    time.sleep(1)  # the engine has committed where the folder is
 sys.exit(first)
 """
-    often = dataclasses.replace(FAST, checkpoint_every_s=0.05, commit_share=math.inf)
     for opened in ("a", "w"):
         folder = tmp_path / f"study-{opened}"
         own = script(tmp_path, text.replace("done =", f"out = log.open({opened!r})\ndone =", 1))
         spec = make_spec(tmp_path, steps=16, command=own)
-        run_study(study_of(spec), folder, workers=0, settings=often)
+        run_study(study_of(spec), folder, workers=0, settings=FAST)
         assert state(folder) == ("done", "")
         (curve,) = load_curves(str(folder))
         assert curve.rollouts_K.tolist() == [0, 16, 32, 64, 128]
+        # Killed at once it goes on in its folder, and what it had trained by then is kept.
         assert curve.score_K.tolist() == [0.25, 0.25, 0.25, 0.25, 0.75]
 
 
@@ -481,6 +558,7 @@ with log.open("w") as out:
 
 @pytest.mark.parametrize(("reader", "row"), [
     ("jsonl", '{"step": %d, "val-core/m/acc/mean@4": 0.5}'),
+    ("csv", "%d,0.5,0.5,0.25,0.25"),
     ("console", "\x1b[36m(Runner pid=7)\x1b[0m step:%d - val-core/m/acc/mean@4:0.5 - actor/lr:1"),
 ])  # fmt: skip
 def test_how_far_a_trainer_is_shows_while_it_trains(
@@ -489,6 +567,9 @@ def test_how_far_a_trainer_is_shows_while_it_trains(
     slow = script(tmp_path, f"""
 sys.path.insert(0, {SOURCE!r})
 from isocompute.store.status import study_status
+if {reader == "csv"}:
+    log = log.with_suffix(".csv")
+    log.write_text("_step,val-core/m/acc/mean@4,a,b,c" + chr(10))
 for s in range(9):
     print({row!r} % s, file=log.open("a"))
     if s == 5:
@@ -501,7 +582,8 @@ for s in range(9):
         (log.parent / "seen").write_text(seen[0].line("it"))
         log.write_text(log.read_text().rpartition("\\n")[0] + "\\n")
 """)
-    spec = make_spec(tmp_path, command=slow, reader=reader)
+    name = "metrics.csv" if reader == "csv" else "metrics.jsonl"
+    spec = make_spec(tmp_path, command=slow, reader=reader, log=name)
     run_study(study_of(spec), tmp_path / "study", workers=0, settings=FAST)
     assert state(tmp_path / "study") == ("done", "")
     (seen,) = tmp_path.rglob("seen")
@@ -520,9 +602,24 @@ def test_a_printed_log_tells_its_step_by_the_bar_of_training_or_the_row(tmp_path
     }
     for text, step in told.items():
         log.write_text(text)
-        assert Tail(log, 100).step() == step, text
-    assert Tail(log).step() == 0  # no row of JSON
-    assert Tail(tmp_path / "none", 100).step() == 0
+        assert Tail(log, "console", 100).step() == step, text
+    assert Tail(log, "jsonl").step() == 0  # no row of JSON
+    assert Tail(tmp_path / "none", "console", 100).step() == 0
+
+
+@pytest.mark.parametrize(("reader", "text", "column", "step"), [
+    ("csv", "Step,loss\n", None, 0), ("csv", "Step,loss\n1,0.5\n2,0.4\n3,", None, 2),
+    ("csv", "loss\tIt\n0.5\t7\n", "It", 7), ("csv", "loss,acc\n1,2\n", None, 0),
+    ("csv", "run,metric,step,value\n\"a, b\",acc,9,0.5\n", None, 9),
+    ("csv", "step,acc\n" + 9_000 * "5,0.125\n" + "6,nan\n,0.5\n", None, 6),
+    ("jsonl", '{"it": 4}\n[5]\n{"it": null}\n', "it", 4), ("jsonl", '{"it": 4}\n', None, 0),
+])
+def test_a_growing_table_tells_its_step_by_the_column_that_has_it(
+    reader: str, text: str, column: str | None, step: int, tmp_path: Path
+) -> None:
+    log = tmp_path / "log"
+    log.write_text(text)
+    assert Tail(log, reader, column=column).step() == step
 
 
 def test_another_study_of_the_same_run_begins_anew(tmp_path: Path) -> None:
@@ -646,7 +743,6 @@ def test_a_run_that_was_taken_over_ends_its_first_trainer(tmp_path: Path) -> Non
 import sqlite3
 if (log.parent / "taken").exists():
     sys.exit(0)
-time.sleep(1)  # the engine has committed where the folder is
 (log.parent / "taken").touch()
 with sqlite3.connect({str(database)!r}, timeout=20) as study:
     study.execute("INSERT INTO runners (runner, process, beat) VALUES ('other', '', 1)")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -21,7 +22,7 @@ import pytest
 from isocompute.engines import engine_target, load_engine, register_engine
 from isocompute.errors import InputError, RunError
 from isocompute.runner import Progress, Settings, default_workers, run_study
-from isocompute.runner.execute import Task, execute
+from isocompute.runner.execute import Task, cut_off, execute
 from isocompute.runner.pool import InlinePool, ProcessPool
 from isocompute.runner.preflight import check_folder, file_system
 from isocompute.runner.progress import Pace, Summary
@@ -30,6 +31,7 @@ from isocompute.runner.ray import RayPool, RemoteRun, _Running
 from isocompute.runner.worker import READY
 from isocompute.store import Database, FencedError, StorageError, Store, leases, processes
 from isocompute.store.hours import is_on_cpu
+from isocompute.store.leases import Spent, progress_file
 from isocompute.store.register import register
 from isocompute.store.status import study_status
 from isocompute.study import Limits
@@ -109,6 +111,30 @@ def test_a_run_is_evaluated_where_it_ends_and_no_slice_of_it(tmp_path):
     # A longer budget goes on with the run, and keeps what was seen.
     run_study(small_study(ns=(2,), rollouts=400), tmp_path, workers=0, settings=FAST)
     assert seen()[0] == [0, 32, 64, 128, 200, 256, 400]
+
+
+def test_a_run_whose_budget_another_start_raises_is_scored_at_its_new_end(tmp_path):
+    longer = small_study(ns=(2,), rollouts=400)
+
+    def another(_):
+        with contextlib.closing(Database(tmp_path, write=True)) as database:
+            register(database, longer)
+
+    run_study(small_study(ns=(2,), rollouts=200), tmp_path, workers=0, settings=FAST,
+              progress=another)  # fmt: skip
+    with Store(tmp_path) as store:
+        assert store.runs()[0].steps_done == 50
+        assert store.evaluations().rollouts_K[-1] == 400
+
+
+def test_an_attempt_that_was_cut_off_took_all_of_its_time(tmp_path):
+    claim = SimpleNamespace(attempt=1)
+    task = SimpleNamespace(folder=tmp_path, claim=claim)
+    began = time.monotonic() - 50
+    assert cut_off(task, began).wall_s >= 50
+    progress_file(tmp_path, 1).parent.mkdir()
+    progress_file(tmp_path, 1).write_bytes(Spent(rollouts=8, wall_s=70.0).pack())
+    assert cut_off(task, began) == Spent(rollouts=8, wall_s=70.0)
 
 
 @pytest.mark.heavy

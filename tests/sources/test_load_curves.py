@@ -111,6 +111,12 @@ def test_a_study_without_results_says_so_and_how_to_go_on(tmp_path: Path) -> Non
         load_curves([tmp_path / "s"], problem_set="near", metric="avg@2")
     with pytest.raises(InputError, match="an update of a valid run, .*isocompute run STUDY.yaml"):
         load_curves([tmp_path / "s"], split="train")
+    with contextlib.closing(Database(tmp_path / "s", write=True)) as database, (
+        database.write()
+    ) as connection:
+        connection.execute("UPDATE runs SET state = 'failed'")
+    with pytest.raises(InputError, match=r"has one; mend it, then: .* --retry-failed \(what fail"):
+        load_curves([tmp_path / "s"], problem_set="near", metric="avg@2")
     with pytest.raises(InputError, match="split 'train', but has none; choose another"):
         load_curves(["published:qwen2.5-7b-easy"], split="train")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import json
 import os
@@ -122,7 +123,7 @@ def test_a_run_that_went_on_from_before_gives_way_from_there(database, monkeypat
             seen.append([])
             super().__init__()
 
-    monkeypatch.setattr("isocompute.store.writer.Monitor", Heard)
+    monkeypatch.setattr("isocompute.store.findings.Monitor", Heard)
     writer = writer_of(database, leases.claim(database, "me", first))
     for step in (1, 2, 3, 4):
         writer.step(step_record(step))
@@ -144,6 +145,25 @@ def test_a_run_that_went_on_from_before_gives_way_from_there(database, monkeypat
         assert store.evaluations(run.hash).step_K.tolist() == [2, 3]
     writer.rewind(-1)
     assert (writer.position, seen[-1]) == (0, [])
+    writer.evaluation(evaluation_record(0))
+    with pytest.raises(InputError, match="taken back before its first record, but it is at step 0"):
+        writer.rewind(-1)
+
+
+def test_what_a_log_says_is_lost_by_no_kill(tmp_path):
+    # The runner died, or the disk was full, before it was committed: it is read again.
+    with contextlib.closing(Database(tmp_path, create=True)) as database:
+        register(database, small_study(ns=(2,), engine="command"))
+        for _ in (False, True):
+            writer = writer_of(database, leases.claim(database, "me", first, dead={"me"}))
+            writer.step(step_record(1))
+            writer.evaluation(evaluation_record(1))
+            assert writer.spent.rollouts == 0
+        commit(writer, 1)
+        assert writer.spent.rollouts == 4
+        with Store(tmp_path) as store:
+            spent = store.accounting()
+    assert (spent.rollouts, spent.wasted_rollouts, spent.wasted_evaluation_rollouts) == (4, 0, 0)
 
 
 def test_rows_without_a_checkpoint_are_not_kept(database):
@@ -274,6 +294,7 @@ def test_an_error_inside_a_checkpoint_commits_nothing(database):
 def test_checkpoints_wait_where_commits_would_take_too_much_time(database):
     claim = leases.claim(database, "me", first)
     writer = RunWriter(database, claim, {"val": 8}, commit_share=1e-6)
+    writer.evaluation(evaluation_record(0))
     commit(writer, 0)
     writer.step(step_record(1))
     commit(writer, 1)

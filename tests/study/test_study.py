@@ -13,6 +13,7 @@ from isocompute.cli.tables import cost_line, sharing_lines
 from isocompute.domain import Configuration
 from isocompute.domain.text import compact
 from isocompute.engines import problem_generators
+from isocompute.engines.verl import VerlEngine
 from isocompute.errors import InputError
 from isocompute.recipe import Recipe
 from isocompute.runner import calibrate, open_study, run_study
@@ -20,7 +21,8 @@ from isocompute.runner.execute import slice_of
 from isocompute.store import Store
 from isocompute.study import RunSpec, Study, load_study
 from isocompute.study.adaptive import Bounds, Decision, Grid, Look
-from isocompute.study.cost import Calibration, most_starts, study_cost
+from isocompute.study.cost import Calibration, most_starts, on_grid, study_cost
+from isocompute.study.evaluated import Evaluated
 from isocompute.study.rates import BatchRate, RatesByBatch
 from isocompute.study.sweep import DOUBLING, Limits
 from isocompute.study.yaml12 import parse_yaml
@@ -71,6 +73,20 @@ def test_defaults_of_a_study_are_those_that_are_documented(load):
     for name, value in (("evaluation_samples", 4), ("evaluations_per_octave", 3),
                         ("first_evaluation", 1024)):  # fmt: skip
         assert getattr(study.runs[0], name) == value == default[name]
+
+
+@pytest.mark.parametrize("share", [None, 0.25])
+@pytest.mark.parametrize(("after", "to"), [(0, 13), (4, 13), (8, 64), (13, 64), (64, 64)])
+def test_evaluations_between_two_steps_are_those_that_a_study_counts(share, after, to):
+    study = small_study(ns=(4,), rollouts=16 * to)
+    spec, verl = study.runs[0], {"model": "m", "validation_share": share}
+
+    def of_verl(of):
+        return VerlEngine().evaluations(replace(of, engine="verl", engine_options=verl))
+
+    how = Evaluated.of(spec.to_dict(), share)
+    times = study_cost(study, steps={spec.hash: after}, evaluations=of_verl if share else on_grid)
+    assert how.drawn(16, 16 * after, 16 * to) == times.evaluation_rollouts
 
 
 def test_a_grid_of_all_splits_of_a_batch(load):

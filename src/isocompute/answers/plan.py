@@ -36,6 +36,7 @@ from isocompute.answers.prescribe import Prescription, Question, none_came_so_fa
 from isocompute.answers.price import PAID_IN, in_unit, priced, unit_paid_in
 from isocompute.answers.steps import (
     beyond,
+    evaluated_as,
     grown,
     nearest,
     priced_remedy,
@@ -244,6 +245,7 @@ def _plan(fit: Fit, budget: Budget, around: dict[str, Any], **asked: Any) -> Pla
         price = replace(price, one_rate=paid)
     counted = price.origin.get("tokens_per_rollout") == "sweep"
     q = Question(fit=fit, x=math.nan, price=price, **around, **asked)
+    q = replace(q, price=replace(price, evaluated=evaluated_as(q)))
     if q.current is not None:
         b_p, n = (1, q.current) if isinstance(q.current, int) else q.current
         _require_positive(**{"current B_p": b_p, "current n": n})

@@ -25,6 +25,7 @@ from isocompute.domain.curve import UNITS
 from isocompute.domain.text import compact, unit_words
 from isocompute.errors import InputError
 from isocompute.intervals import FloatArray
+from isocompute.study.evaluated import Evaluated
 
 # The unit in which n are compared, by that of a budget; in rollouts where it is not here.
 PAID_IN = {"tokens": "tokens", "gpu_hours": "gpu-hours", "usd": "gpu-hours"}
@@ -47,6 +48,7 @@ class Price:
     device: str = ""  # whose hours they are, if not a GPU's
     every: Mapping[Configuration, int] = field(default_factory=dict)  # then, updates between them
     one_rate: str = ""  # the unit of which every configuration takes as the one in the middle
+    evaluated: Evaluated | None = None  # how runs are that a study adds; None: not known
     # Measured ones that cut responses where most do: by them others are priced.
     usual: frozenset[Configuration] = frozenset()
 
@@ -135,14 +137,21 @@ class Price:
         return {**ends[0], **whose, **({} if runs is None else {"at_least": ends[1]})}
 
     def _of_work(self, c: Configuration, work: Work) -> dict[str, float | None]:
-        """What runs take that go on from where they stand, at the upper end."""
+        """What runs take that go on from where they stand, at the upper end, evaluated or not.
+
+        An evaluation's rollouts take what those of training do; a clock has counted them.
+        """
         sums: dict[str, float | None] = dict.fromkeys(UNITS_PAID, 0.0)
         for span, many in work.spans.items():
             begun, whole = (self.of(c, rollouts=at).cost(at) for at in span)
+            drawn = 0 if self.evaluated is None or not work.starts else (
+                self.evaluated.drawn(c.batch_size, *span))  # fmt: skip
+            more = 1 + drawn / (span[1] - span[0])
             for name, so_far in sums.items():
                 to, start = whole[name], begun[name] or 0.0
+                times = 1 if self.clocked and name != "tokens" else more
                 sums[name] = (None if so_far is None or to is None
-                              else so_far + many * (to - start))  # fmt: skip
+                              else so_far + many * times * (to - start))  # fmt: skip
         return sums
 
     def started(self, unit: str) -> float:

@@ -18,6 +18,8 @@ from isocompute.domain import Configuration, Curve, Effort, Notice, Work, notice
 from isocompute.domain.text import compact, singular, takes, unit_words
 from isocompute.lr_sweep import FACTORS, LEAST, SHARE, STEPS
 from isocompute.sources.studies import NO_STUDY_YET, Extension
+from isocompute.study.evaluated import PROBLEMS, SAMPLES, Evaluated
+from isocompute.study.file import MOST_ROLLOUTS
 
 if TYPE_CHECKING:
     from isocompute.answers.prescribe import Question
@@ -26,7 +28,7 @@ WIDTH = 80  # of a line
 # Settings spend a budget up to their last step. Costs this close are the budget twice; at a tenth
 # of it such a step would show as a price, at ten times it slower batches would not.
 ALIKE = 0.01
-SAMPLES = 16  # what `difficulty` draws unless told otherwise
+GAUGED = 16  # samples that `difficulty` draws unless told otherwise
 _LR = "isocompute lr-sweep {study}"
 SAY_RATE = "say the learning rate of your runs: --set learning_rate=RATE"  # free
 _TRAIN = "train {to_bp} problems x {to_n} rollouts"
@@ -67,6 +69,13 @@ OF_THE_SWEEP = tuple(code for code in _STEPS if code not in _NO_RUNS)
 # Of a plan, at most spent on telling its n apart: what a sweep of one's own may cost. Half of it
 # leaves most sweeps one doubling, twice of it asks for a third of a budget in two rounds.
 SPEND = 0.15
+
+
+def evaluated_as(q: Question) -> Evaluated | None:
+    """How runs are evaluated that a step adds; of another model the first study tries rates."""
+    if q.of_another_model:
+        return Evaluated(SAMPLES * PROBLEMS, 1, MOST_ROLLOUTS)  # at both ends alone
+    return None if q.study is None else q.study.evaluated
 
 
 def first_to(q: Question, c: Configuration) -> dict[str, Any]:
@@ -184,7 +193,7 @@ def steps_take(
         out["extrapolated"] = Runs.beside(fit.curves, near, both, reach)
     out["n_not_told_apart"] = out["seeds_missing"]
     if q.problems:
-        asked = SAMPLES * float(q.problems)  # of the model as it is before it learns anything
+        asked = GAUGED * float(q.problems)  # of the model as it is before it learns anything
         batches = max(round(asked / chosen.batch_size), 1)
         out["difficulty_assumed"] = Runs({chosen: Work(asked, runs=batches, starts=0)})
     return out

@@ -170,11 +170,11 @@ def _dry_run(
         InputError: as the command would: an edit of runs that have results, an n that is not
             frozen.
     """
+    from isocompute.answers.own_rates import with_own_rates
     from isocompute.cli.resumed import resumed_lines
     from isocompute.cli.tables import study_lines
     from isocompute.engines import evaluations_drawn
     from isocompute.runner import missing_trainer, preview
-    from isocompute.sources.studies import with_own_start
     from isocompute.study.cost import study_cost
 
     lacks = missing_trainer(study) if lacks is None else lacks
@@ -191,8 +191,8 @@ def _dry_run(
         lines += study_lines(study, cost, str(folder))
     else:
         left = found.study.runs if found.goes_on else found.trains
-        cost = study_cost(with_own_start(found.study, folder), runs=left, steps=found.steps,
-                          evaluations=evaluations_drawn)  # fmt: skip
+        priced = with_own_rates(found.study, folder, found.steps)
+        cost = study_cost(priced, runs=left, steps=found.steps, evaluations=evaluations_drawn)
         lines = resumed_lines(found, cost, str(folder))
     if thaw is not None and not (found and found.thawed):
         study.grid()  # refuses a study that is not adaptive
@@ -364,11 +364,12 @@ def watch(options: Options) -> int:
 def doctor(options: Options) -> int:
     """Is a study folder sound? Exit code 1 where it is damaged."""
     check_target(options.json)
+    from isocompute.cli.cells import wrapped
     from isocompute.store.doctor import examine
 
     found = examine(options.folder)
     write_json({"version": 1, "findings": [asdict(finding) for finding in found]}, options.json)
-    lines = [f"{f.severity}: {f.code}: {f.message}" for f in found]
+    lines = wrapped(*(f"{f.severity}: {f.code}: {f.message}" for f in found), indent="")
     show(lines or [f"{options.folder}: sound"], quiet=options.json == "-")
     return 1 if any(f.severity == "error" for f in found) else 0
 

@@ -293,8 +293,8 @@ def _planner(case: _Case, worlds: Worlds) -> Callable[[float], Configuration | N
 
 def _doubts(case: _Case) -> Iterator[Notice]:
     """What to know of the problems, the model and the lengths that the study will have."""
-    from isocompute.design.simulate import SAMPLES
     from isocompute.domain import notice
+    from isocompute.study.evaluated import SAMPLES
 
     options, trainer = case.options, case.trainer
     if options.output is not None and trainer.stands_in:

@@ -73,10 +73,11 @@ def summary_lines(summary: Summary, folder: str) -> list[str]:
         f"{folder}: {summary.done} of {total} runs done, {summary.failed} failed, "
         f"{summary.invalid} invalid, {summary.pending} to go"
         + (f", {summary.resting} not needed further" if summary.resting else ""),
-        f"  training {compact(spent.rollouts)} rollouts, evaluation "
-        f"{compact(spent.evaluation_rollouts)}, lost to crashes "
-        f"{compact(spent.wasted_rollouts + spent.wasted_evaluation_rollouts)}"
-        + ", updates that were cut off not counted" * bool(spent.uncertain_steps),
+        *wrapped(
+            f"training {compact(spent.rollouts)} rollouts, evaluation "
+            f"{compact(spent.evaluation_rollouts)}, lost to crashes "
+            f"{compact(spent.wasted_rollouts + spent.wasted_evaluation_rollouts)}"
+            + ", updates that were cut off not counted" * bool(spent.uncertain_steps)),
         f"  {spent.wall_s / 60:.1f} worker minutes, {summary.elapsed_s / 60:.1f} minutes this time",
     ]
     if summary.failed or summary.invalid:

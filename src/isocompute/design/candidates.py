@@ -13,13 +13,14 @@ from isocompute.allocation import Budget, floor_power_of_two, powers_of_two
 from isocompute.answers.price import PAID_IN, Price
 from isocompute.answers.spending import solved
 from isocompute.design.prior import FEWEST_N
-from isocompute.design.simulate import PROBLEMS, Sweep
+from isocompute.design.simulate import Sweep
 from isocompute.domain import Configuration
 from isocompute.domain.text import compact
 from isocompute.errors import InputError
 from isocompute.lr_sweep import LEAST, SHARE, STEPS
 from isocompute.model.data import MIN_STEPS
 from isocompute.recipe import Recipe
+from isocompute.study.evaluated import PROBLEMS
 from isocompute.study.file import MOST_ROLLOUTS
 
 # (how many n, octaves between two of them, seeds). Three n are the fewest that show a bend.

@@ -22,11 +22,11 @@ from isocompute.domain import Curve
 from isocompute.intervals import FloatArray
 from isocompute.lr_sweep import FACTORS, anchored_at
 from isocompute.recipe import Recipe
+from isocompute.study.evaluated import PER_OCTAVE, PROBLEMS, SAMPLES
 
 # How runs of one configuration differ: medians of the model's own prior (model/noise.py), so that
 # the noise of a designed sweep is the noise that its fit expects.
 CEILING_SD, MIDPOINT_SD = 0.03, 0.04  # shares of what is gained; decades
-PROBLEMS, SAMPLES, PER_OCTAVE = 300, 4, 3  # of an evaluation by default; those of an octave
 LEAST_FIRST = 1024  # rollouts before the first evaluation
 OCTAVES_SEEN = 8  # from the first evaluation to the last: 25 evaluations tell a curve
 

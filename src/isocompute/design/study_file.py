@@ -12,13 +12,14 @@ from typing import Any, cast
 
 from isocompute.answers.price import Price
 from isocompute.design.kept import Kept
-from isocompute.design.simulate import PER_OCTAVE, PROBLEMS, SAMPLES, Sweep
+from isocompute.design.simulate import Sweep
 from isocompute.domain import Configuration
 from isocompute.engines.command import FILL_IN, NEEDED, PLACE
 from isocompute.errors import InputError
 from isocompute.files import write_text
 from isocompute.problems import load_problems
 from isocompute.recipe import Difficulty, Recipe
+from isocompute.study.evaluated import PER_OCTAVE, PROBLEMS, SAMPLES
 from isocompute.study.sweep import DOUBLING, QUARTERED
 
 # Tokens of a response under TRL, where nobody says: at half, answers with reasoning are cut; at

@@ -120,7 +120,7 @@ class Sink(Protocol):
         """Hear how far a trainer is whose records come later: told to people, and not kept."""
 
     def rewind(self, step: int) -> None:
-        """Hear, between two checkpoints, that a trainer went on from there, before where it stood.
+        """Hear, before the first record, that a trainer went on from there, before where it stood.
 
         What was recorded after that step (-1: anything) gives way, at the next commit, to what is
         recorded from now on.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import shutil
+import time
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -16,7 +17,7 @@ from isocompute.engines.base import DivergedError, StopRequested
 from isocompute.errors import InputError, IsocomputeError
 from isocompute.health import Finding
 from isocompute.store.database import BusyError, Database, FencedError, StorageError
-from isocompute.store.leases import Claim, Spent, is_fenced
+from isocompute.store.leases import Claim, Spent, is_fenced, progress_file
 from isocompute.store.writer import RunWriter
 from isocompute.study.spec import RunSpec
 
@@ -46,9 +47,10 @@ class Outcome:
     spent: Spent
 
 
-def slice_of(spec: RunSpec, steps: int) -> RunSpec:
-    """The same run with the budget of one slice; it ends where it did."""
-    return replace(spec, allocation=replace(spec.allocation, steps=steps), end=spec.last_step)
+def slice_of(spec: RunSpec, steps: int, end: int | None = None) -> RunSpec:
+    """The same run with the budget of one slice; it ends where it did, or at `end`."""
+    allocation = replace(spec.allocation, steps=steps)
+    return replace(spec, allocation=allocation, end=spec.last_step if end is None else end)
 
 
 def finding_line(finding: Finding) -> str:
@@ -128,6 +130,12 @@ def as_killed(outcome: Outcome, killed: tuple[str, bool] | None) -> Outcome:
     return replace(outcome, ending="failed" if limit else "stopped", detail=reason)
 
 
+def cut_off(task: Task, began: float) -> Spent:
+    """What an attempt drew that cannot say it itself, and all of its time, also without a word."""
+    spent = Spent.load(progress_file(task.folder, task.claim.attempt))
+    return replace(spent, wall_s=max(spent.wall_s, time.monotonic() - began))
+
+
 def _named(error: Exception, folder: Path) -> tuple[Ending, str]:
     if isinstance(error, StopRequested):
         return "stopped", "asked to stop"
@@ -142,9 +150,11 @@ def _named(error: Exception, folder: Path) -> tuple[Ending, str]:
 
 def _crash(error: Exception, folder: Path) -> tuple[Ending, str]:
     """A crash, unless the disk is full: libraries wrap that error in their own types."""
-    where = traceback.extract_tb(error.__traceback__)[-1]
-    line = " ".join(str(error).split())[:500]
-    detail = f"{type(error).__name__}: {line} ({Path(where.filename).name}:{where.lineno})"
+    detail = " ".join(str(error).split())[:500]
+    if not isinstance(error, IsocomputeError):  # ours say all in their own words
+        where = traceback.extract_tb(error.__traceback__)[-1]
+        detail = (f"{type(error).__name__}: {detail} "
+                  f"({Path(where.filename).name}:{where.lineno})")  # fmt: skip
     number = error.errno if isinstance(error, OSError) else None
     full = number in (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EFBIG)
     try:

@@ -20,10 +20,9 @@ from typing import Protocol
 
 from isocompute.errors import RunError
 from isocompute.process_tree import memory_bytes
-from isocompute.runner.execute import Ending, Outcome, Task, as_killed, execute
+from isocompute.runner.execute import Ending, Outcome, Task, as_killed, cut_off, execute
 from isocompute.runner.worker import READY, STOPS
 from isocompute.store.database import Database
-from isocompute.store.leases import Spent, progress_file
 
 # One thread per worker: two processes with two threads each on two cores were measured at a
 # thirtieth of the speed (spinning threads); passive waiting is the second line of defence.
@@ -84,6 +83,7 @@ class _Worker:
     process: subprocess.Popen[bytes]
     connection: Connection
     task: Task | None = None
+    since: float = 0.0  # when it took the task
     killed: tuple[str, bool] | None = None
     ready: bool = False
 
@@ -106,7 +106,7 @@ class ProcessPool:
     def start(self, task: Task) -> None:
         """Start a task in a free worker, a new one where the old one has died."""
         worker = next(w for w in self._workers if w.task is None)
-        worker.task = task
+        worker.task, worker.since = task, time.monotonic()
         try:
             worker.connection.send(task)
         except OSError:
@@ -189,7 +189,7 @@ class ProcessPool:
         code = worker.process.wait()
         how = f"signal {-code}" if code < 0 else f"exit code {code}"
         reason, limit = worker.killed or (f"its process died with {how}", False)
-        spent = Spent.load(progress_file(task.folder, task.claim.attempt))
+        spent = cut_off(task, worker.since)
         self._replace(worker)
         worker.task = None
         ending: Ending = "failed" if limit else "crashed"

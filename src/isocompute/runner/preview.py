@@ -13,6 +13,7 @@ from isocompute.runner.execute import slice_of
 from isocompute.store.begun import KEPT
 from isocompute.store.database import Database, EmptyStudyError
 from isocompute.store.decisions import load_looks, why_ended
+from isocompute.store.files import checkpoint_folder
 from isocompute.store.register import register
 from isocompute.study.spec import RunSpec
 from isocompute.study.sweep import Study
@@ -72,6 +73,7 @@ def preview(
         try:
             with contextlib.closing(Database(folder)) as database:
                 _fill(copy, database)
+                gone = _gone(database)
         except EmptyStudyError:
             return None
         begun = register(copy, study, retry_failed=retry_failed)
@@ -83,8 +85,9 @@ def preview(
         rows = {h: (state, done) for h, state, done in copy.read(
             "SELECT hash, state, steps_done FROM runs")}  # fmt: skip
         pending, mine = course.pending(), [rows[spec.hash] for spec in begun.runs]
+        gone = {h: step for h, step in gone.items() if h in pending}
         return Preview(
-            study=begun, steps={h: done for h, (_, done) in rows.items()},
+            study=begun, steps={h: gone.get(h, done) for h, (_, done) in rows.items()},
             trains=[slice_of(s, course.specs[s.hash].allocation.steps) for s in begun.runs
                     if s.hash in pending
                     and course.specs[s.hash].allocation.steps > rows[s.hash][1]],
@@ -94,9 +97,26 @@ def preview(
             thawed=() if before is None or after is None else sorted(
                 c.rollouts_per_problem for c, row in after.of_configurations.items()
                 if row != before.of_configurations.get(c)),
-            notes=() if begun is study else (KEPT,),
+            notes=[*(() if begun is study else (KEPT,)), *(
+                f"The newest checkpoint of run {h} has gone: of {rows[h][1]:,} steps that are "
+                f"trained it goes on from step {step:,}; put it back to keep them."
+                for h, step in sorted(gone.items()))],
             ended="" if begun.adaptive is None else why_ended(load_looks(copy), begun.rollouts),
         )  # fmt: skip
+
+
+def _gone(database: Database) -> dict[str, int]:
+    """Where runs go on whose newest checkpoint is no longer there, by hash; 0: they start anew."""
+    newest, there = dict[str, bool](), dict[str, int]()
+    for run_hash, step, token, serial in database.read(
+        "SELECT r.hash, c.step, c.token, c.serial FROM checkpoints c JOIN runs r ON r.run = c.run "
+        "WHERE r.steps_done > 0 ORDER BY c.token DESC, c.serial DESC"
+    ):
+        found = checkpoint_folder(database.folder, run_hash, token, serial).is_dir()
+        newest.setdefault(run_hash, found)
+        if found:
+            there.setdefault(run_hash, step)
+    return {run_hash: there.get(run_hash, 0) for run_hash, found in newest.items() if not found}
 
 
 def _fill(copy: Database, database: Database) -> None:

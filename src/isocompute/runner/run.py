@@ -16,7 +16,7 @@ from types import FrameType
 from isocompute.engines import engine_target, load_engine, takes_whole_machine
 from isocompute.errors import InputError
 from isocompute.runner.course import Course, Decide
-from isocompute.runner.execute import Outcome, Task, slice_of
+from isocompute.runner.execute import Outcome, Task, cut_off, slice_of
 from isocompute.runner.pool import Event, InlinePool, Pool, ProcessPool
 from isocompute.runner.preflight import check_before_writing, check_folder, check_trainers
 from isocompute.runner.progress import Pace, Progress, Summary, progress_of
@@ -196,8 +196,9 @@ class _Runner:
                 self._say(note)
             spec = self.specs[claim.hash]
             task = Task(
-                engine=self.engines[spec.engine], spec=slice_of(spec, claim.target_steps),
-                claim=claim, folder=self.folder.absolute(),
+                engine=self.engines[spec.engine], claim=claim, folder=self.folder.absolute(),
+                # another start may have raised its budget since this one
+                spec=slice_of(spec, claim.target_steps, max(claim.last_step, claim.target_steps)),
                 checkpoint_every_s=self.settings.checkpoint_every_s,
                 commit_share=self.settings.commit_share,
             )  # fmt: skip
@@ -348,9 +349,9 @@ class _Runner:
         self.ending = True  # a third signal must not cut this short
         self.pool.close()
         with contextlib.suppress(StorageError, BusyError):
-            for task, _ in list(self.tasks.values()):
-                spent = leases.Spent.load(leases.progress_file(self.folder, task.claim.attempt))
-                leases.settle(self.database, task.claim, "stopped", spent, detail="cut off")
+            for task, began in list(self.tasks.values()):
+                leases.settle(self.database, task.claim, "stopped", cut_off(task, began),
+                              detail="cut off")  # fmt: skip
             self.tasks.clear()
             leases.book_lost(self.database)
             leases.leave(self.database, self.id, self.pulse.dead())

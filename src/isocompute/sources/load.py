@@ -391,8 +391,8 @@ def _nothing_in(asked: _Asked) -> InputError:
     if asked.split != "train" and asked.problem_set not in (None, *sets):
         return InputError(none_of("problem set", sets, str(asked.problem_set)))
     what = "update" if asked.split == "train" else "evaluation"
-    return InputError(
-        f"{path}: a curve needs an {what} of a valid run, but none of {len(runs)} runs has one; "
-        "start the study again: isocompute run STUDY.yaml (how far it is: isocompute status "
-        f"{path})."
-    )
+    again = "start the study again: isocompute run STUDY.yaml (how far it is"
+    if all(run.state in ("failed", "invalid") for run in runs):
+        again = "mend it, then: isocompute run STUDY.yaml --retry-failed (what failed"
+    return InputError(f"{path}: a curve needs an {what} of a valid run, but none of {len(runs)} "
+                      f"runs has one; {again}: isocompute status {path}).")  # fmt: skip

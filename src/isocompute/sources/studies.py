@@ -28,6 +28,7 @@ from isocompute.store.hours import gpu_hours_of, gpus_of, is_on_cpu, tested_s
 from isocompute.store.sampled import samples_of
 from isocompute.store.shared import pair_of, stored_shared
 from isocompute.store.starts import start_s
+from isocompute.study.evaluated import Evaluated
 from isocompute.study.sweep import Study
 
 
@@ -190,6 +191,7 @@ class Extension(NamedTuple):
     rollouts: float = 0.0  # that the longest run is to train
     is_adaptive: bool = False
     of_batches: bool = False  # its grid has `batch_size` instead
+    evaluated: Evaluated | None = None  # how runs that it adds are
 
 
 NO_STUDY_YET = Extension()  # the file of a sweep of one's own, which is not written yet
@@ -233,6 +235,7 @@ def study_facts(source: str) -> StudyFacts:
                                * spec["rollouts_per_problem"]) for spec in specs),
             is_adaptive=is_adaptive,
             of_batches="batch_size" in (content.get("grid") or {}),
+            evaluated=_evaluated(specs[0]),
         ),
         problems=max(int(spec["train"]["size"]) for spec in specs),
         rates=rates,
@@ -241,6 +244,16 @@ def study_facts(source: str) -> StudyFacts:
         or None,
         target=_target(content),
     )
+
+
+def _evaluated(spec: Mapping[str, Any]) -> Evaluated:
+    share = None
+    if spec["engine"] == "verl":  # it evaluates every so many steps
+        from isocompute.engines.verl import VerlOptions
+
+        share = (spec.get("engine_options") or {}).get("validation_share")
+        share = VerlOptions.validation_share if share is None else float(share)
+    return Evaluated.of(spec, share)
 
 
 def _target(content: Mapping[str, Any]) -> float | None:

@@ -166,6 +166,19 @@ class Database:
         """Those of the tables whose rows bear seals in a file of this version."""
         return [t for t in tables if self.version >= seals.SINCE.get(t, seals.FIRST)]
 
+    def refuse_moved(self) -> None:
+        """Refuse to go on in a folder that was moved: it would be begun anew where it was.
+
+        Raises:
+            StorageError: says where it was.
+        """
+        if not self.path.is_file():
+            raise StorageError(
+                "the study folder must stay where it is while it is trained in, but "
+                f"{str(self.path)!r} has gone; run it again with -o FOLDER, where it is now: "
+                "nothing committed is lost."
+            )
+
     def close(self) -> None:
         """Close the connection."""
         self.connection.close()
@@ -243,6 +256,8 @@ class Database:
                     "it locked; close that program's query and try again."
                 ) from error
             if primary in _STORAGE:
+                if hasattr(self, "connection"):
+                    self.refuse_moved()
                 raise StorageError(
                     f"the study folder must be writable and have room, but SQLite says {error}; "
                     "make room or set its permissions, then run the same command again: nothing "

@@ -14,9 +14,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from isocompute.health import Finding
+from isocompute.health import Finding, Monitor
 from isocompute.store.database import Database
 from isocompute.store.leases import Claim, check_token
+from isocompute.store.pack import unpack
+from isocompute.store.unjudged import judged_of, training_failures
 
 
 def monitored(
@@ -42,6 +44,21 @@ def monitored(
         values["zero_variance_share"] = dead_share(successes_Q, judged_Q, objective)
         values["groups"] = 1 if objective == "ppo" else len(successes_Q)
     return values
+
+
+def replayed(database: Database, run: int, until: int, objective: str) -> Monitor:
+    """A monitor that has seen the steps before a checkpoint, so that rules know the start."""
+    monitor = Monitor()
+    rows = database.read(
+        "SELECT step, samples, size, problems, successes, health FROM steps WHERE run = ? "
+        "AND step <= ? ORDER BY step", (run, until),
+    )  # fmt: skip
+    failed = training_failures(database, run)
+    for step, samples, size, problems, successes, health in rows:
+        judged_Q = judged_of(unpack(problems, size), samples, failed.get(step, {}))
+        values = monitored(json.loads(health), unpack(successes, size), judged_Q, objective)
+        monitor.update(step, values)
+    return monitor
 
 
 def dead_share(

@@ -17,7 +17,7 @@ import socket
 import sqlite3
 import struct
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, replace
 from pathlib import Path
 
 from isocompute.credentials import hide
@@ -49,6 +49,7 @@ class Claim:
         attempt: number of this attempt.
         from_step: step of the checkpoint that it resumes from; 0 at the start.
         target_steps: where this slice ends.
+        last_step: where the run ends, as the newest start of the study asks.
         resume: folder of that checkpoint, or None at the start.
         notes: what had to be repaired (checkpoints that could not be used).
     """
@@ -59,6 +60,7 @@ class Claim:
     attempt: int
     from_step: int
     target_steps: int
+    last_step: int
     resume: Path | None = None
     notes: tuple[str, ...] = ()
 
@@ -172,7 +174,8 @@ def claim(
         )  # fmt: skip
         attempt = int(cursor.lastrowid or 0)
     taken = Claim(run=pending.run, hash=pending.hash, token=token, attempt=attempt,
-                  from_step=pending.steps_done, target_steps=target)  # fmt: skip
+                  from_step=pending.steps_done, target_steps=target,
+                  last_step=pending.target_steps)  # fmt: skip
     return _resume(database, taken)
 
 
@@ -339,9 +342,7 @@ def _resume(database: Database, taken: Claim) -> Claim:
         owner = folder.name.partition("-")[0]
         if folder not in kept and not (owner.isdecimal() and int(owner) >= taken.token):
             remove(folder)
-    return Claim(run=taken.run, hash=taken.hash, token=taken.token, attempt=taken.attempt,
-                 from_step=step, target_steps=taken.target_steps,
-                 resume=kept[0] if kept else None, notes=tuple(notes))  # fmt: skip
+    return replace(taken, from_step=step, resume=kept[0] if kept else None, notes=tuple(notes))
 
 
 def owner_of(database: Database, sha256: str) -> str:

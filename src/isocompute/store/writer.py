@@ -19,17 +19,17 @@ import numpy as np
 
 from isocompute.engines.base import EvaluationRecord, IntArray, StepRecord, StopRequested, Unjudged
 from isocompute.errors import InputError
-from isocompute.health import Finding, Monitor
+from isocompute.health import Finding
 from isocompute.store import leases
 from isocompute.store.database import BusyError, Database, FencedError, storage_error
 from isocompute.store.files import checkpoint_folder, make_folder, remove, seal, weights_of
-from isocompute.store.findings import dump_findings, keep_divergence, monitored
+from isocompute.store.findings import dump_findings, keep_divergence, monitored, replayed
 from isocompute.store.judging import Judging
 from isocompute.store.leases import Claim, Spent, check_token, compare_token, progress_file
-from isocompute.store.pack import count_text, fits, pack, unpack
+from isocompute.store.pack import count_text, fits, pack
 from isocompute.store.position import Position, take_back
 from isocompute.store.under_way import AT
-from isocompute.store.unjudged import TRAINING, insert_unjudged, judged_of, training_failures
+from isocompute.store.unjudged import TRAINING, insert_unjudged, judged_of
 
 _PATIENCE_S = 0.25  # a commit that a slow reader blocks is put off: the engine goes on
 _encode = json.JSONEncoder(sort_keys=True).encode  # one encoder: a step takes microseconds
@@ -78,15 +78,16 @@ class RunWriter:
         self._judging = Judging()
         row = database.read(
             "SELECT steps_done, rollouts, tokens, evaluation_rollouts, evaluation_tokens, "
-            "lease_token, json_extract(spec, '$.recipe.objective') FROM runs WHERE run = ?",
-            (claim.run,),
-        )[0]
-        self._objective = str(row[6])
+            "lease_token, json_extract(spec, '$.recipe.objective'), "
+            "json_extract(spec, '$.engine') FROM runs WHERE run = ?", (claim.run,),
+        )[0]  # fmt: skip
+        # What a log says is read again where it was not committed: none of it is lost by then.
+        self._objective, self._of_log = str(row[6]), row[7] == "command"
         compare_token(claim, row[5])  # the position is that of the claim, not of a later one
-        self._start = self._position = Position(
+        self._start = self._kept = self._position = Position(
             step=row[0], rollouts=row[1], tokens=row[2], evaluation_rollouts=row[3],
             evaluation_tokens=row[4])  # fmt: skip
-        self._replay(self._start.step)
+        self._monitor = replayed(database, claim.run, self._start.step, self._objective)
         self._taken_back: int | None = None
         self._has_checkpoint, self._serial = claim.resume is not None, 0
         # Updates that are not rows yet, with copies of what an engine may use again.
@@ -106,8 +107,11 @@ class RunWriter:
 
     @property
     def spent(self) -> Spent:
-        """What this attempt has drawn so far, committed or not."""
-        start, now = self._start, self._position
+        """What this attempt has drawn so far, committed or not; of a log only what is."""
+        return self._spent(self._kept if self._of_log else self._position)
+
+    def _spent(self, now: Position) -> Spent:
+        start = self._start
         return Spent(
             rollouts=now.rollouts - start.rollouts, tokens=now.tokens - start.tokens,
             evaluation_rollouts=now.evaluation_rollouts - start.evaluation_rollouts
@@ -171,8 +175,7 @@ class RunWriter:
         Not at every update: after an engine's work the processor's caches are cold, and a row then
         costs ten times what it costs in a batch.
         """
-        fresh, self._fresh = self._fresh, []
-        self._rows_at = time.monotonic()
+        fresh, self._fresh, self._rows_at = self._fresh, [], time.monotonic()
         for record, measured, problem_Q, successes_Q in fresh:
             health = {k: float(v) if math.isfinite(v) else None for k, v in measured.items()}
             self._steps.append((
@@ -232,10 +235,14 @@ class RunWriter:
         self._on_step(step, 0)
 
     def rewind(self, step: int) -> None:
-        """See `Sink`; what is dropped counts as lost."""
-        self._start = self._position = Position.at(self._database.read, self._claim.run, step)
+        """See `Sink`; what is dropped counts as lost. InputError: records wait for a commit."""
+        if self._fresh or self._steps or self._evaluations:
+            raise InputError("a run must be taken back before its first record, but it is at step "
+                             f"{self.position}, uncommitted; correct the engine.")  # fmt: skip
+        database, run = self._database, self._claim.run
+        self._start = self._kept = self._position = Position.at(database.read, run, step)
         self._taken_back, self._seen = step, self._evaluated(step)
-        self._replay(step)
+        self._monitor = replayed(database, run, step, self._objective)
 
     def _evaluated(self, step: int) -> set[tuple[int, str]]:
         return {(step, str(row[0])) for row in self._database.read(
@@ -263,6 +270,7 @@ class RunWriter:
         folder = checkpoint_folder(
             self._database.folder, self._claim.hash, self._claim.token, self._serial
         )
+        self._database.refuse_moved()
         try:
             make_folder(folder.parent)
             folder.mkdir()
@@ -281,26 +289,12 @@ class RunWriter:
             raise StopRequested
 
     def diverged(self, message: str) -> None:
-        """Keep with the run that it diverged after the last update; see `keep_divergence`."""
+        """Keep that it diverged after the last update; see `keep_divergence`."""
         keep_divergence(self._database, self._claim, self.position, self._monitor.findings, message)
 
     def close(self) -> None:
         """Close the progress file, whose content stays until the attempt is settled."""
         os.close(self._progress)
-
-    def _replay(self, until: int) -> None:
-        """Show the monitor the steps before the checkpoint, so that rules know the start."""
-        self._monitor, database = Monitor(), self._database
-        rows = database.read(
-            "SELECT step, samples, size, problems, successes, health FROM steps WHERE run = ? "
-            "AND step <= ? ORDER BY step", (self._claim.run, until),
-        )  # fmt: skip
-        failed = training_failures(database, self._claim.run)
-        for step, samples, size, problems, successes, health in rows:
-            judged_Q = judged_of(unpack(problems, size), samples, failed.get(step, {}))
-            values = monitored(json.loads(health), unpack(successes, size), judged_Q,
-                               self._objective)  # fmt: skip
-            self._monitor.update(step, values)
 
     def _note(self) -> None:
         # One pwrite, not synced: it survives the death of the process, and costs microseconds.
@@ -311,10 +305,11 @@ class RunWriter:
             raise storage_error(error) from error
 
     def _worth_committing(self, step: int) -> bool:
-        if self._has_checkpoint and not self._steps and not self._evaluations:
-            return False  # nothing new
+        if not self._steps and not self._evaluations:
+            return not self._has_checkpoint  # where a trainer's own files are, or nothing new
         due = self._committed_at + self._commit_s / self._share
-        return step >= self._claim.target_steps or self.wants_checkpoint or time.monotonic() >= due
+        last = self._of_log or step >= self._claim.target_steps  # of a log nothing comes after it
+        return last or self.wants_checkpoint or time.monotonic() >= due
 
     def _commit(self, step: int, folder: Path, began: float) -> None:
         sha256, weights, size = seal(folder)
@@ -334,7 +329,7 @@ class RunWriter:
             remove(folder)
             raise
         self._steps, self._evaluations, self._unjudged = [], [], []
-        self._has_checkpoint, self._taken_back = True, None
+        self._has_checkpoint, self._taken_back, self._kept = True, None, self._position
         self._committed_at = time.monotonic()
         self._commit_s = self._committed_at - began
         for old in [*dropped, *self._put_off]:
@@ -385,7 +380,7 @@ class RunWriter:
                 (step, *totals, dump_findings(step, self._monitor.findings), self._first_weights,
                  run),
             )  # fmt: skip
-            spent = self.spent
+            spent = self._spent(here)
             connection.execute(
                 "UPDATE attempts SET rollouts = ?, tokens = ?, evaluation_rollouts = ?, "
                 "evaluation_tokens = ?, wall_s = ? WHERE attempt = ?",

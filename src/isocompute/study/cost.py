@@ -197,7 +197,7 @@ def _by_rates(
     """Tokens, GPU-hours and money of every run at its own rates, starts included where known."""
     by_batch, parts = study.rates_by_batch, list[dict[str, float | None]]()
     for spec, (trained, evaluated) in zip(runs, left, strict=True):
-        rates = by_batch.at(spec.allocation, study.rates)
+        rates = by_batch.at(spec.allocation, study.rates, spec.hash)
         drawn = trained + evaluated
         paid = rates.cost(trained if by_batch.evaluations_timed else drawn)
         parts.append({**paid, "tokens": rates.cost(drawn)["tokens"]})

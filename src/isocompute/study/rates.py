@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from isocompute.allocation import Allocation, Rates
 
@@ -32,18 +32,22 @@ class RatesByBatch:
 
     Args:
         known: of each configuration.
+        of_runs: of what is left of runs, by hash; they go before.
         gpus: that each run has, where its engine is not told how many; None: not known.
         gpu_hours_per_start: what a start of the trainer takes; None: not known.
         evaluations_timed: the GPU-hours hold evaluations already.
     """
 
     known: Sequence[BatchRate] = ()
+    of_runs: Mapping[str, BatchRate] = field(default_factory=dict)
     gpus: int | None = None
     gpu_hours_per_start: float | None = None
     evaluations_timed: bool = False
 
-    def at(self, allocation: Allocation, usual: Rates) -> Rates:
-        """Of the nearest batch that is known, there of the run nearest in length."""
+    def at(self, allocation: Allocation, usual: Rates, run: str = "") -> Rates:
+        """Of a run, else of the nearest batch that is known, there of the nearest in length."""
+        if run in self.of_runs:
+            return _filled(usual, self.of_runs[run])
         if not self.known:
             return usual
 
@@ -54,7 +58,9 @@ class RatesByBatch:
             return (abs(math.log(batch / allocation.batch_size)), other,
                     abs(math.log(length / allocation.rollouts)))  # fmt: skip
 
-        near = min(self.known, key=distance)
-        said = {name: getattr(near, name) for name in
-                ("tokens_per_rollout", "rollouts_per_gpu_hour")}  # fmt: skip
-        return replace(usual, **{name: value for name, value in said.items() if value is not None})
+        return _filled(usual, min(self.known, key=distance))
+
+
+def _filled(usual: Rates, one: BatchRate) -> Rates:
+    said = {name: getattr(one, name) for name in ("tokens_per_rollout", "rollouts_per_gpu_hour")}
+    return replace(usual, **{name: value for name, value in said.items() if value is not None})

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -13,6 +12,7 @@ from typing import Any
 from isocompute.allocation import Allocation, evaluation_index
 from isocompute.problems import ProblemSet
 from isocompute.recipe import Recipe
+from isocompute.study.evaluated import on_grid
 
 # Options of an engine that say how what a trainer left is read, not how it trains: they are no part
 # of a run, and one whose log could not be read is read again under others.
@@ -124,17 +124,8 @@ class RunSpec:
     @property
     def evaluations(self) -> int:
         """How often a validation set is evaluated over the whole budget, step 0 included."""
-        allocation, grid = self.allocation, self._grid
-        batch = allocation.batch_size
-        last = evaluation_index(allocation.rollouts, **grid)
-        seen = 0
-        for index in range(1, last + 1):
-            point = self.first_evaluation * 2 ** ((index - 1) / self.evaluations_per_octave)
-            # A step may jump over several points of the grid: it is one evaluation.
-            step = max(1, math.ceil(point / batch - 1e-9))
-            seen += evaluation_index(batch * step, **grid) == index
-        apart = allocation.steps == self.last_step and not self._on_grid(allocation.steps)
-        return 1 + seen + apart
+        a = self.allocation
+        return on_grid(a.batch_size, a.steps, self.last_step, **self._grid)
 
     def is_evaluated(self, step: int) -> bool:
         """Whether every validation set is evaluated after a step: on the grid, and at the end.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import time
 from pathlib import Path
 from typing import Any
@@ -36,9 +35,6 @@ from isocompute.importers.values.imported import ImportedRun
 from isocompute.study.spec import RunSpec
 
 _REFERENCE = "command.json"
-# After so long the study knows the run's folder; at half a commit may be put off, at twice a kill
-# costs twice as much training.
-_NAMED_S = 10.0
 # Between two looks at a growing log: one costs under a millisecond, and nobody asks sooner.
 _LOOK_S = 2.0
 
@@ -122,27 +118,26 @@ class _Attempt:
                 "started, or move it back, then add --retry-failed."
             )
         self._keep_log()
+        self._checkpoint()  # of the folder: a trainer that is killed at once goes on in it
         job = self._launch()
-        due = time.monotonic() + _NAMED_S
-        steps = self.spec.allocation.steps if self.options.reader == "console" else None
-        tail, look = Tail(self.folder / self.options.log, steps), 0.0
+        tail, look = Tail(self.folder / self.options.log, self.options.reader,
+                          self.spec.allocation.steps, self.options.columns.step), 0.0  # fmt: skip
         try:
             while (code := job.poll()) is None:
                 moment = time.monotonic() + self.options.poll_s
                 if moment > look:
                     look = moment + _LOOK_S
                     self._tell(tail.step())
-                if self.sink.wants_checkpoint or moment > due:
-                    due = math.inf
+                if self.sink.wants_checkpoint:
                     self._checkpoint()  # where a stop is asked for, this raises
                 wait_until(moment)
         except BaseException:
             job.stop()
             raise
         if code != 0:
+            gave = f"gave {code}" if code > 0 else f"signal {-code} ended it"
             raise RunError(
-                f"the command must end with exit code 0, but gave {code}: {job.tail()} (log: "
-                f"{job.log})"
+                f"the command must end with exit code 0, but {gave}: {job.tail()} (log: {job.log})"
             )
         self._hand_over()
 
@@ -157,9 +152,8 @@ class _Attempt:
         return LocalJob(command, log=log, environment={}, folder=Path.cwd())
 
     def _tell(self, step: int) -> None:
-        """Say how far the log is; what it says is stored once the command has ended."""
-        if step > self.at["step"]:
-            self.sink.reached(min(step, self.spec.allocation.steps))
+        """Say how far the log is, and that time passes; its rows are stored at the end."""
+        self.sink.reached(min(max(step, self.at["step"]), self.spec.allocation.steps))
 
     def _mend_log(self) -> Path | None:
         """Rows that the command wrote over are put back; the log, if it is one of rows."""

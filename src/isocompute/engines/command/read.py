@@ -16,7 +16,7 @@ from isocompute.engines.base import IntArray
 from isocompute.engines.command.options import READERS, CommandOptions
 from isocompute.errors import InputError
 from isocompute.importers.read import read_log
-from isocompute.importers.values.imported import ImportedRun, Series
+from isocompute.importers.values.imported import ImportedRun, Series, UnclearError
 from isocompute.importers.values.timing import FloatArray, Times, gpu_hours, said_of
 from isocompute.importers.words.scored import keys_there, likely_key, metric_named
 from isocompute.study.spec import RunSpec
@@ -40,10 +40,21 @@ def read_run(spec: RunSpec, options: CommandOptions, folder: Path) -> ImportedRu
             f"the command must leave its log at {path}, but there is none; let it write there, or "
             f"correct engine_options.log, which is {options.log!r} below {{folder}}."
         )
-    runs = read_log(path, settings=replace(
+    settings = replace(
         options.columns, problems_per_batch=a.problems_per_batch, seed=spec.seed,
         rollouts_per_problem=a.rollouts_per_problem, evaluation_samples=spec.evaluation_samples,
-    ))  # fmt: skip
+    )  # fmt: skip
+    try:  # a log that ends where it was asked to counts updates, and its step 0 is none of them
+        runs = read_log(path, settings=replace(settings, steps=a.steps))
+    except UnclearError:
+        ends = [last_of(run) for run in read_log(path, settings=settings)]
+        if max(ends, default=0) <= a.steps:
+            raise
+        raise InputError(
+            f"the trainer must train {a.steps} updates, but {path} counts to {max(ends)}; name the "
+            "key that counts updates in engine_options.map ({KEY: steps}), or let the command stop "
+            "at {steps}, then add --retry-failed."
+        ) from None
     runs = [r for r in runs if r.provenance.format in READERS[options.reader]]
     if len(runs) != 1:
         raise InputError(

@@ -3,28 +3,36 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from isocompute.importers.formats.console import ANSI, PREFIX, STEP
 from isocompute.importers.formats.printed import row_in
 from isocompute.importers.formats.progress import BAR
-from isocompute.importers.values.series import STEPS
+from isocompute.importers.formats.whose import STEP_COLUMNS
+from isocompute.importers.values.cells import cells_of
+from isocompute.importers.values.headers import separator_of
+from isocompute.importers.values.reading import number
 
 _END = 1 << 16  # bytes of a log that are looked at: dozens of rows; a longer row tells nothing
 
 
 class Tail:
-    """The last step of a log of JSON rows, or of a console.
+    """The last step of a log of rows, or of a console.
 
     A line that is half written is none yet, so a look in between only tells less.
 
     Args:
         log: the file, which need not be there yet.
-        steps: of the run, to which a progress bar of training counts; None: of no console.
+        reader: what it is, as `engine_options.reader` says.
+        steps: of the run, to which a progress bar of training counts.
+        column: that holds the step, where it was named.
     """
 
-    def __init__(self, log: Path, steps: int | None = None) -> None:
-        self._log, self._steps, self._size, self._step = log, steps, -1, 0
+    def __init__(self, log: Path, reader: str, steps: int = 0, column: str | None = None) -> None:
+        self._log, self._reader, self._steps = log, reader, steps
+        self._names = [*([] if column is None else [column]), *STEP_COLUMNS]
+        self._size, self._step = -1, 0
 
     def step(self) -> int:
         """Of the last line that has one; 0 where none was seen."""
@@ -33,19 +41,36 @@ class Tail:
             if size != self._size:
                 self._size = size
                 with self._log.open("rb") as file:
-                    file.seek(max(0, size - _END))
-                    self._step = self._last(file.read(_END)) or self._step
+                    head = file.readline(_END) if self._reader == "csv" else b""
+                    file.seek(max(len(head), size - _END))
+                    self._step = self._last(file.read(_END), _text(head)) or self._step
         except OSError:
             pass  # it is being written anew
         return self._step
 
-    def _last(self, data: bytes) -> int:
-        of = _step_of_row if self._steps is None else self._step_printed
+    def _last(self, data: bytes, head: str) -> int:
         whole = data[: max(data.rfind(b"\n"), data.rfind(b"\r")) + 1]
-        return next(filter(None, map(of, reversed(whole.splitlines()))), 0)
+        lines = map(_text, reversed(whole.splitlines()))
+        return next(filter(None, self._steps_of(lines, head)), 0)
 
-    def _step_printed(self, line: bytes) -> int:
-        text = PREFIX.sub("", ANSI.sub("", line.decode("utf-8", "replace")), count=1)
+    def _steps_of(self, lines: Iterable[str], head: str) -> Iterable[int]:
+        if self._reader == "console":
+            return map(self._printed, lines)
+        if self._reader != "csv":
+            return (self._of(_document(line)) for line in lines)
+        separator = separator_of(head)
+        names = [c.strip() for c in cells_of(head, separator)]
+        names = [c if c == self._names[0] else c.lower() for c in names]
+        return (self._of(dict(zip(names, cells_of(line, separator), strict=False)))
+                for line in lines)  # fmt: skip
+
+    def _of(self, row: Mapping[str, object]) -> int:
+        """The step in a row, 0 where there is none."""
+        found = [number(row[name]) for name in self._names if name in row]
+        return int(found[0]) if found and found[0] is not None and found[0] >= 0 else 0
+
+    def _printed(self, line: str) -> int:
+        text = PREFIX.sub("", ANSI.sub("", line), count=1)
         if match := STEP.search(text):
             return int(match[1])
         if (bar := BAR.search(text)) and int(bar[2]) == self._steps:
@@ -54,10 +79,13 @@ class Tail:
         return 0 if row is None else int(row.step)
 
 
-def _step_of_row(line: bytes) -> int:
+def _text(line: bytes) -> str:
+    return line.decode("utf-8", "replace").strip("\ufeff\r\n")
+
+
+def _document(line: str) -> Mapping[str, object]:
     try:
         row = json.loads(line)
     except ValueError:
-        return 0
-    found = [row[key] for key in STEPS if key in row] if isinstance(row, dict) else []
-    return int(found[0]) if found and isinstance(found[0], (int, float)) and found[0] >= 0 else 0
+        return {}
+    return row if isinstance(row, dict) else {}

@@ -30,6 +30,7 @@ from isocompute.importers.words.asking import (
 from isocompute.importers.words.called import LOG2, YOURS, by_maps, holds, mapping, maps_of
 from isocompute.importers.words.configuration import MODELS, configuration, facts_of
 from isocompute.importers.words.names import pattern_in_columns, pattern_in_path
+from isocompute.importers.words.paths import regex_of
 from isocompute.importers.words.plain_words import RESPONSES, plain_name, unit_of
 from isocompute.importers.words.settings import Settings
 from isocompute.recipe import RECORDED
@@ -56,8 +57,8 @@ _UPDATES = re.compile(
 )
 # What may count problems or their rollouts, so far
 _PROBLEMS = re.compile(
-    r"(?:^|[^a-z])(?:samples|prompts|problems|questions|queries|tasks|items|examples|games|episodes)"
-    r"(?![a-z])", re.I,
+    r"(?:^|[^a-z])(?:(?:sample|prompt|problem|question|task|item|example|game|episode|rollout)s?|"
+    r"quer(?:y|ies)|trajector(?:y|ies))(?![a-z])", re.I,
 )
 _SPREAD = re.compile(
     r"(?:^|[ _./-])(?:std|stdev|std_?dev|std_?err|sd|sem|se|err|error|ci|ci95|lower|upper|low|high|"
@@ -221,10 +222,13 @@ def _refuse_doubles(scores: Sequence[Scores], path: Path) -> None:
         said = {name: getattr(one.settings, name) for name in DESIGN} | {"steps": one.step}
         if (first := seen.setdefault(tuple(said.values()), one.column)) != one.column:
             told = ", ".join(f"{name}={value}" for name, value in said.items() if value is not None)
+            pattern = one.settings.pattern or ""
+            more = "".join(re.split(regex_of(pattern), first)[-1:]) if pattern else ""
+            own = f", as --set pattern='{pattern}{more}'" if more.strip() else ""
             raise InputError(
                 f"{path}: a run must have one column, but {first!r} and {one.column!r} both say "
-                f"{told}; write more of the name into the pattern, so that it finds one of them, "
-                "or a {seed} that tells them apart."
+                f"{told}; write more of the name into the pattern, so that it finds one of them"
+                f"{own}, or a {{seed}} that tells them apart."
             )
 
 

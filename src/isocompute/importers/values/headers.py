@@ -245,8 +245,9 @@ def levelled(rows: Sequence[Sequence[str]]) -> tuple[list[str], int] | None:
     deep = next((i for i, row in enumerate(rows) if any(map(_is_number, row[1:]))), 0)
     width = max(map(len, rows), default=0)
     lines = [[*map(str.strip, row), *[""] * (width - len(row))] for row in rows[:deep]]
-    own = [cell for cell in lines[-1] if cell] if lines else []
-    if deep < 2 or len({*own}) == len(own) or any(sum(map(bool, one)) < 2 for one in lines):
+    if deep < 2 or not all(1 < len({*filter(None, one)}) < width for one in lines):
+        return None
+    if len({*filter(None, lines[-1])}) == sum(map(bool, lines[-1])):
         return None
     names = [list[str]() for _ in range(width)]
     for i, line in enumerate(lines):

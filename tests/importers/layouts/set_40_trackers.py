@@ -324,7 +324,7 @@ LAYOUTS = [
     Layout("open_instruct_history", open_instruct_history),
     Layout("skyrl_other_model", skyrl_other_model),
     Layout("mlflow_deleted", mlflow_deleted),
-    Layout("lm_eval_smoke", lm_eval_smoke, ("problems_per_batch=64",)),
+    Layout("lm_eval_smoke", lm_eval_smoke),
     Layout("sheet_two_heads", sheet_two_heads),
     Layout("tinker_two_rates", tinker_two_rates),
     Layout("own_micro_steps", own_micro_steps),

@@ -3,7 +3,7 @@
 import json
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 Key = tuple[int, int, str]  # B_p, n, what tells runs of one B_p and n apart ("" where nothing does)
@@ -20,11 +20,10 @@ class Truth:
 
 @dataclass
 class Layout:
-    """One folder of logs: how it is written, and how a user who read the README tells the rest."""
+    """One folder of logs, and how it is written."""
 
     name: str
     write: Callable[[Path], Truth]
-    said: Sequence[str] = field(default_factory=tuple)  # options of the second try
 
 
 def score(batch: int, n: int, rollouts: int, seed: int = 0) -> float:

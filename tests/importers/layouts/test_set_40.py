@@ -70,6 +70,8 @@ HEADS = {
     "merged": [["", "n=4", "", "n=16", ""], ["step", *SEEDS]],
     "repeated": [["", "n=4", "n=4", "n=16", "n=16"], ["step", *SEEDS]],
     "the step above": [["step", "n=4", "", "n=16", ""], ["", *SEEDS]],
+    "a gap": [["", "n=4", "", "n=16", ""], ["", "", "", "", ""], ["step", *SEEDS],
+              ["0", "", "", "", ""]],
     "a title": [["MATH-500", "", "", "", ""], ["", "n=4", "", "n=16", ""], ["step", *SEEDS]],
 }
 
@@ -91,8 +93,10 @@ def test_columns_may_be_named_in_two_lines(
 
 def test_a_line_of_units_or_of_words_is_no_second_line_of_names(tmp_path: Path) -> None:
     rows = "".join(f"8;32;{256 * s};0.{25 + s}\n" for s in range(1, 6))
-    for second in ("-;-;count;-", "a;a;b;b"):
-        put(tmp_path / "a.csv", f"n;problems_per_batch;rollouts;score\n{second}\n{rows}")
+    for second in ("-;-;count;-", "a;a;b;b", "-;-;count;-;;"):
+        behind = second.removeprefix(second.rstrip(";"))
+        head = f"n;problems_per_batch;rollouts;score{behind}\n{second}\n"
+        put(tmp_path / "a.csv", head + rows.replace("\n", f"{behind}\n"))
         assert head_of(tmp_path / "a.csv").names[0] == "n"
 
 

@@ -1,4 +1,4 @@
-"""The names of the columns of a CSV: in one line, or as pandas writes those of a pivoted frame."""
+"""The names of the columns of a CSV: in one line, or in several as pandas and sheets have them."""
 
 from __future__ import annotations
 
@@ -238,26 +238,29 @@ def levelled(rows: Sequence[Sequence[str]]) -> tuple[list[str], int] | None:
     A name holds for the empty cells behind it, where there are names below them; of the last line
     it is one of every group.
 
-    >>> levelled([["", "n=4", "", "n=8", ""], ["step", "a", "b", "a", "b"], ["0"] * 5])
+    >>> levelled([["", "n=4", "", "n=8", ""], ["step", "a", "b", "a", "b"], ["0"]])
     (['step', 'n=4 a', 'n=4 b', 'n=8 a', 'n=8 b'], 2)
     >>> levelled([["step", "score", ""], ["a", "none", "a note"], ["0", "0.1", ""]])
     """
-    deep = next((i for i, row in enumerate(rows) if any(map(_is_number, row[1:]))), 0)
+    deep = next((i for i, row in enumerate(rows) if any(map(_is_number, row))), 0)
     width = max(map(len, rows), default=0)
-    lines = [[*map(str.strip, row), *[""] * (width - len(row))] for row in rows[:deep]]
-    if deep < 2 or not all(1 < len({*filter(None, one)}) < width for one in lines):
-        return None
-    if len({*filter(None, lines[-1])}) == sum(map(bool, lines[-1])):
+    lines = [[*map(str.strip, row), *[""] * (width - len(row))] for row in rows[:deep] if any(row)]
+    own = [cell for cell in lines[-1] if cell] if lines else []
+    if len(lines) < 2 or len({*own}) == len(own):
         return None
     names = [list[str]() for _ in range(width)]
     for i, line in enumerate(lines):
+        below = [any(other[k] for other in lines[i + 1 :]) for k in range(width)]
+        groups = {cell for cell, is_over in zip(line, below, strict=True) if is_over and cell}
+        if any(below) and not 1 < len(groups) < sum(below):
+            return None
         group = ""
         for k, cell in enumerate(line):
-            below = any(other[k] for other in lines[i + 1 :])
-            group = (cell or group) if below else ""
+            group = (cell or group) if below[k] else ""
             names[k] += filter(None, [cell or group])
     joined = [" ".join(parts) for parts in names]
-    return None if len({*joined}) < width else (joined, deep)
+    named = [*filter(None, joined)]
+    return None if len({*named}) < len(named) else (joined, deep)
 
 
 def _header_below(lines: list[bytes]) -> int | None:

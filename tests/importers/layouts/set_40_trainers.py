@@ -227,12 +227,12 @@ def slime_from_zero(folder: Path) -> Truth:
         run = folder / f"qwen3-4B-n{n}"
         put(
             run / "run-qwen3-4B.sh",
-            "ROLLOUT_ARGS=(\n   --prompt-data /root/dapo-math-17k/dapo-math-17k.jsonl\n"
+            "ROLLOUT_ARGS=(\n   --prompt-data data/dapo-math-17k.jsonl\n"
             "   --input-key prompt\n   --rollout-shuffle\n   --num-rollout 100\n"
             f"   --rollout-batch-size 32\n   --n-samples-per-prompt {n}\n"
             "   --rollout-max-response-len 8192\n   --rollout-temperature 1\n"
             f"   --global-batch-size {32 * n}\n   --balance-data\n)\nEVAL_ARGS=(\n"
-            "   --eval-interval 20\n   --eval-prompt-data aime /root/aime-2024.jsonl\n"
+            "   --eval-interval 20\n   --eval-prompt-data aime data/aime-2024.jsonl\n"
             "   --n-samples-per-eval-prompt 16\n)\nray job submit -- python3 train.py "
             "${ROLLOUT_ARGS[@]} ${EVAL_ARGS[@]} 2>&1 | tee train.log\n",
         )

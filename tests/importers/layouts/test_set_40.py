@@ -206,3 +206,27 @@ def test_a_checkpoint_that_was_evaluated_again_counts_once_and_that_is_said(
     assert found(tmp_path, of_run) == made([4])
     (run,) = read_log(tmp_path, settings=load_settings(of_run, []))
     assert "score: where one was measured again (1), the last counts" in run.provenance.inferred
+
+
+def test_two_columns_of_a_table_that_seem_to_count_updates_are_asked_about(tmp_path: Path) -> None:
+    header = "problems_per_batch,rollouts_per_problem,step,update,score\n"
+    for name, each in (("apart", 4), ("alike", 1)):
+        put(tmp_path / f"{name}.csv", header + "".join(
+            f"64,{n},{each * s},{s},{value}\n"
+            for n in (4, 16) for s, value in curve(64, n, STEPS).items()))
+    told = refused(tmp_path / "apart.csv")
+    assert "row 14 has 480 in `step` and 120 in `update`; choose with --map step=steps" in told
+    assert found(tmp_path / "apart.csv", [], ["update=steps"]) == made([4, 16])
+    assert found(tmp_path / "alike.csv") == made([4, 16])
+
+
+def test_a_log_of_samples_alone_may_count_rollouts(tmp_path: Path) -> None:
+    for n in (4, 16):
+        held = curve(64, n, STEPS)
+        put_lines(tmp_path / f"n{n}.jsonl", [
+            {"samples_seen": 64 * n * s, "eval/acc": held[s]} for s in STEPS])
+    told = refused(tmp_path / "n4.jsonl")
+    assert "--set step=samples_seen --map samples_seen=rollouts, if rollouts" in told
+    maps = ["samples_seen=rollouts", "eval/acc=avg"]
+    of_run = [BY_N, "problems_per_batch=64", "step=samples_seen"]
+    assert found(tmp_path, of_run, maps) == made([4, 16])

@@ -48,8 +48,8 @@ _RUNS = ("run_name", "run_id", "run_uuid", "experiment", "experiment_name", "exp
          "exp_name", "exp_id", "trial", "trial_id")
 _SEEDS = ("train_seed", "training_seed", "random_seed")
 _EPOCHS = ("epoch", "epochs")
-_STEPS = ("step", "update", "updates", "iteration", "iter", "global_step", "training_step",
-          "train_step")  # fmt: skip
+STEPS = ("step", "update", "updates", "iteration", "iter", "global_step", "training_step",
+         "train_step")  # fmt: skip
 # What seems to count updates under a name of its own.
 _UPDATES = re.compile(
     r"^(?!.*(?:\bper\b|/|eval|wall|time|total|trained|planned|max|%))"
@@ -130,7 +130,7 @@ def columns_meant(
         plain = plain_name(text)
         if (bare := _SECTION.sub("", plain)) in ("seed", *RECORDED):  # MLflow's table of runs
             plain = bare
-        if text == settings.step or (settings.step is None and plain in _STEPS):
+        if text == settings.step or (settings.step is None and plain in STEPS):
             plain = "steps"
         if text in settings.columns:
             mapped = settings.columns[text]
@@ -160,7 +160,7 @@ def columns_meant(
             names[column] = text
             scores.append(held)
             continue
-        if plain == "epoch" and not {"epochs", "steps", "rollouts", *_STEPS} & plains:
+        if plain == "epoch" and not {"epochs", "steps", "rollouts", *STEPS} & plains:
             plain = "epochs"
         word = next((word for word, form in _RECIPE.items() if form.fullmatch(bare)), plain)
         word = next(iter(facts_of({bare: 1}).keys() & {*RECORDED}), word)  # as a trainer's, too
@@ -183,7 +183,7 @@ def columns_meant(
 
 def _runs_beside(path: Path, columns: Sequence[str], settings: Settings) -> dict[str, Settings]:
     """What a table of runs beside says of columns that bear their names; empty without one."""
-    named = [text for c in columns if (text := c.strip()) and plain_name(text) not in _STEPS]
+    named = [text for c in columns if (text := c.strip()) and plain_name(text) not in STEPS]
     if len(named) < _LEAST_RUNS or settings.pattern or not path.is_file():
         return {}
     every = {text: column_in_table(path, text) for text in named}
@@ -249,7 +249,7 @@ def not_there(
     path: Path, missing: list[str], header: list[str], settings: Settings
 ) -> InputError:
     """The refusal of a table without a column that must be there, with its cure."""
-    counted = ("steps", *_STEPS, *(_EPOCHS if settings.training_problems else ()))
+    counted = ("steps", *STEPS, *(_EPOCHS if settings.training_problems else ()))
     stepped = any(plain_name(c.strip()) in counted for c in header)
     if stepped and set(missing) & set(DESIGN):
         missing = [name for name in missing if name != "rollouts"]  # B_p * n * step, once known

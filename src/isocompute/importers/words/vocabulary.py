@@ -265,6 +265,11 @@ COUNTS = re.compile(
     r"(?:^|[/_.])(?:samples|rollouts|episodes|prompts|sequences|tokens)(?:_(?:seen|consumed))?$"
 )
 
+# Of these, what may be rollouts.
+SAMPLES = re.compile(
+    r"(?:^|[/_.])(?:samples|rollouts|episodes?|sequences|completions|responses|trajectories)(?![a-z])"
+)
+
 # What loops of one's own call a counter of updates; of others, of the optimizer and of time. Ray
 # Tune 2 counts reports (training_iteration).
 _UPDATES = re.compile(

@@ -31,6 +31,7 @@ BESIDE, SIDE = "configuration: read from ", " beside the log"
 # What W&B and MLflow say of a run that did not come to its end, in words.
 CUT = {"crashed": "crashed", "failed": "failed", "killed": "was killed",
        "interrupted": "was interrupted", "timeout": "ran out of time"}  # fmt: skip
+_STATES = ("State", "state", "Status", "status")
 _STATE = "run.json"  # of Sacred's FileStorageObserver, beside config.json: `status`
 
 
@@ -121,11 +122,11 @@ class Described:
         # `RUN (copy)` what lies in a folder of that name
         if beside is None and alone:  # a file is named for the run's id, where runs share a name
             beside = configuration_in_table(path, run_name(path))
-        if beside is None:
-            return
-        self.beside, config = with_processes(beside, path)
-        self.configure(config)
-        state, said_by = str(config.get("State", config.get("state", ""))).lower(), self.beside
+        if beside is not None:
+            self.beside, config = with_processes(beside, path)
+            self.configure(config)
+        said = next((self.config[key] for key in _STATES if key in self.config), "")
+        state, said_by = str(said).lower(), self.beside or "the log"
         if (file := path.with_name(_STATE)).is_file() and not state and file != path:
             state, said_by = str(content(file).get("status", "")).lower(), _STATE
         if state in CUT:

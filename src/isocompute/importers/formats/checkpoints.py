@@ -262,12 +262,14 @@ def read_results(
     for _, task, _, _, count in scores:
         whole_sets[task] = max(whole_sets[task], count)
     latest: dict[tuple[int, str, Metric], float] = {}
-    few = 0
+    few = again = 0
     for one, task, metric, value, count in scores:
         if count < whole_sets[task]:  # a trial on a part of the problems
             few += 1
         else:  # of several at one step the latest
-            latest[one.place.step, task, metric] = value
+            at = one.place.step, task, metric
+            again += latest.get(at, value) != value
+            latest[at] = value
     several = {task: len({m for _, t, m in latest if t == task}) > 1 for task in whole_sets}
     for (step, task, metric), value in latest.items():
         told = replace(metric, core=not several[task])
@@ -276,13 +278,15 @@ def read_results(
         collector.counters.infer(
             f"score: {few} results on a part of the problems (limit) are left out"
         )
-    for at, one in enumerate(ordered, start=1):
+    if again:
+        collector.counters.infer(f"score: where one was measured again ({again}), the last counts")
+    for line, one in enumerate(ordered, start=1):
         if not is_known(one.content):
             keys = flatten(one.content, separator="/")
             collector.row(one.place.step, {
                 f"{one.place.within}/{key}".strip("/"): v for key, v in keys.items()
                 if number(v) is not None and (key not in STEPS or key == settings.step)
-            }, at)  # fmt: skip
+            }, line)  # fmt: skip
     collector.n_rows = len(ordered)
     run = collector.finish(first.file, "checkpoint-results")
     counts = set(whole_sets.values())

@@ -168,7 +168,7 @@ def read_history(
              else key if "/" in key else above + key)
             for i, key in enumerate(header)
             if key and i not in (runs.named, runs.own)
-            and (i != at or key == settings.step)]  # fmt: skip
+            and (i != at or key == settings.step or key in STEP_KEYS)]  # fmt: skip
     count, has_epochs = 0, "epoch" in header and not calls
     for line, cells in runs.rows:
         count += 1

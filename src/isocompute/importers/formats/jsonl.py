@@ -35,7 +35,7 @@ from isocompute.importers.words.configuration import settings_in_row
 from isocompute.importers.words.paths import run_name
 from isocompute.importers.words.settings import Settings
 from isocompute.importers.words.splits import OF_SPLIT, SPLITS
-from isocompute.importers.words.vocabulary import STEP_KEYS
+from isocompute.importers.words.vocabulary import SAMPLES, STEP_KEYS
 
 RUN_KEYS = frozenset(RUNS)
 _SEPARATOR = re.compile("[./]")
@@ -168,12 +168,18 @@ def without_steps(path: Path, collector: Collector) -> InputError:
     key = _counter(collector.passed)
     there = [*collector.passed, *collector.configured]  # a row without a step may be settings
     keys = ", ".join(key[:60] for key in there[:_KEYS])
+    options = ["--set", f"step={key or 'KEY'}"]
+    cure, condition = options[1], f"`{key}` counts updates (not rollouts or micro-batches)"
+    if key:
+        cure += ", if that counts updates"
+    if SAMPLES.search(key):
+        options += ["--map", f"{key}=rollouts"]
+        cure += f", or with {shlex.join(options)}, if rollouts"
+        condition = f"`{key}` counts rollouts, so far"
     return InputError(
         f"a JSON log must hold rows with a step, or samples with a score, but {str(path)!r} has "
-        f"none{f' (its rows have {keys})' if keys else ''}; name the step's key with --set step="
-        f"{key or 'KEY'}{', if that counts updates' * bool(key)}.",
-        options=("--set", f"step={key or 'KEY'}"),
-        condition=f"`{key}` counts updates (not rollouts or micro-batches)" if key else "",
+        f"none{f' (its rows have {keys})' if keys else ''}; name the step's key with --set {cure}.",
+        options=options, condition=condition if key else "",
     )
 
 

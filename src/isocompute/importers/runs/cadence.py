@@ -45,7 +45,7 @@ _BEFORE = re.compile(
     r"(?:^|[._/])(?:(?:eval|val|test|validate)[._/]?(?:before|on_start|at_start|base_model)"
     r"|before_train)(?:_?train(?:ing)?)?$", re.I,
 )
-_LEAST = 3  # evaluations one by one: two may stand side by side, at six a short run is read over
+FEWEST = 3  # evaluations one by one: two may stand side by side, at six a short run is read over
 # Of a plan, in evaluations of one update each: a fifth. At two, runs under way are asked about; at
 # ten, a sweep with few evaluations is read over.
 FEW = 5
@@ -54,7 +54,7 @@ FEW = 5
 _MOST = 100
 # Batches of which steps are multiples by no chance: at half, evaluations every 64 updates are
 # asked about; at twice, responses in batches of 128 are read over.
-_BATCH = 100
+BATCH = 100
 
 
 class Cadence(NamedTuple):
@@ -125,7 +125,7 @@ def micro_batches(
     plans = {cadence.planned, *(whole(v) for k, v in config.items() if _BATCHES.fullmatch(k))}
     planned = last in {count * plan for plan in plans if plan}
     gaps = np.diff(step_K)
-    spaced = gaps.size >= _LEAST and cadence.every and (gaps == count * cadence.every).all()
+    spaced = gaps.size >= FEWEST and cadence.every and (gaps == count * cadence.every).all()
     if not (planned or spaced) or (step_K % count).any():
         return 1, ""
     what = "the plan" if planned else cadence.key
@@ -235,7 +235,7 @@ def as_planned(points: Collection[Points], config: Mapping[str, object], cadence
         return ""
     place = np.arange(0 if cadence.before else every, planned + 1, every)
     for step_K in (p.steps_K for p in points if p.step):
-        if step_K.size != place.size or step_K.size <= _LEAST or (step_K[0] == 0) != (
+        if step_K.size != place.size or step_K.size <= FEWEST or (step_K[0] == 0) != (
             cadence.before
         ) or (np.diff(step_K, 2)[1:] != 0).any() or step_K[-1] in (step_K[0], place[-1]):
             return ""
@@ -251,7 +251,7 @@ def _numbers(step_K: IntArray) -> int | None:
     >>> _numbers(np.array([1, 2, 3])), _numbers(np.array([0, 2, 4]))
     (3, None)
     """
-    few = step_K.size < _LEAST or step_K[0] > 1
+    few = step_K.size < FEWEST or step_K[0] > 1
     return None if few or step_K[-1] - step_K[0] != step_K.size - 1 else int(step_K[-1])
 
 
@@ -370,8 +370,9 @@ def counts_responses(
     if last == batch * (planned or 0) or (key == "global_step" and trainers == {"open-instruct"}):
         return key
     beyond = planned is not None and last > planned
-    if settings.step is None and batch >= _BATCH and after.size >= _LEAST and (
-        beyond or not trainers
+    every_K = np.concatenate([p.steps_K for p in points])
+    if settings.step is None and batch >= BATCH and after.size >= FEWEST and (
+        beyond or not trainers or not (every_K % batch).any()
     ):
         raise UnclearError(
             f"{what}: steps must be updates, but all of them, to {int(after[-1])}, are multiples "

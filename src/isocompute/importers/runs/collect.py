@@ -41,7 +41,7 @@ from isocompute.importers.words.called import counts_problems
 from isocompute.importers.words.scored import Evidence
 from isocompute.importers.words.settings import Column, Settings
 from isocompute.importers.words.splits import OF_SPLIT, split_of, split_said
-from isocompute.importers.words.vocabulary import POLICY, SLIME_MARKS, STEP_KEYS, column_of
+from isocompute.importers.words.vocabulary import PLAIN, POLICY, SLIME_MARKS, STEP_KEYS, column_of
 
 _OF_MACHINE = re.compile("(?:monitoring|system|sys)[./]")  # Neptune, W&B: on a clock of its own
 MAX_SERIES = 2_000  # a log has tens; a hostile one has as many as it has rows
@@ -279,9 +279,9 @@ class Collector:
                 kind = self._meaning(key)
                 if kind is None and POLICY.search(key) and split_of(key) == "validation":
                     kind = f"#{key}"  # of scores that may stand in rows of their own
-                if kind is None and key in STEP_KEYS and len(values) == 1 and not (
-                    self.counters.calls
-                ):  # a series of its own
+                alone = len(values) == 1 and not self.counters.calls  # a series of its own
+                second = key in PLAIN and self.counters.axis(key) not in (None, key)
+                if kind is None and key in STEP_KEYS and (alone or second):
                     kind = f"#{key}"
                 if kind in (None, "?n") and key == "n" and "problems_per_batch" in values:
                     kind = "=n"  # alone it may count anything

@@ -6,7 +6,7 @@ import re
 import shlex
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from itertools import pairwise
+from itertools import combinations, pairwise
 from pathlib import Path
 
 import numpy as np
@@ -17,8 +17,8 @@ from isocompute.errors import InputError
 from isocompute.importers.runs.grids import Design, is_one_grid, parted
 from isocompute.importers.runs.meant import choose
 from isocompute.importers.tables.table import FloatArray
-from isocompute.importers.values.imported import DESIGN
-from isocompute.importers.words.called import several_problems
+from isocompute.importers.values.imported import DESIGN, UnclearError
+from isocompute.importers.words.called import mapping, several_problems
 from isocompute.importers.words.configuration import MODELS
 from isocompute.importers.words.plain_words import plain_name
 from isocompute.recipe import RECORDED
@@ -56,6 +56,29 @@ def check_rivals(header: Sequence[str], names: Mapping[str, str], path: Path) ->
                 f"{', '.join([*([word] if there else []), *others])}; rename the one that counts "
                 f"all that was sampled to {word}, and drop the others"
                 + ("." if there else f", or map it (--map, columns: {{{others[-1]}: {word}}}).")
+            )
+
+
+def refuse_two_counters(cells: Mapping[str, FloatArray], path: Path) -> None:
+    """Refuse columns that all seem to count updates, where the first rows differ in them.
+
+    Args:
+        cells: the first rows of each.
+        path: for the message.
+
+    Raises:
+        UnclearError: with the values, and how one of them is chosen.
+    """
+    for (one, at), (other, by) in combinations(cells.items(), 2):
+        differ = (at != by) & np.isfinite(at) & np.isfinite(by)
+        if differ.any():
+            row = int(np.flatnonzero(differ)[-1])
+            slow = one if at[row] < by[row] else other
+            raise UnclearError(
+                f"{path}: one column must count updates, but row {row + 1} has {at[row]:g} in "
+                f"`{one}` and {by[row]:g} in `{other}`; choose with {mapping(one, 'steps')} or "
+                f"{mapping(other, 'steps')}.", options=("--map", f"{slow}=steps"),
+                condition=f"`{slow}` counts updates",
             )
 
 

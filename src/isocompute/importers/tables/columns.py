@@ -30,6 +30,7 @@ from isocompute.importers.words.asking import (
 from isocompute.importers.words.called import LOG2, YOURS, by_maps, holds, mapping, maps_of
 from isocompute.importers.words.configuration import MODELS, configuration, facts_of
 from isocompute.importers.words.names import pattern_in_columns, pattern_in_path
+from isocompute.importers.words.paths import regex_of
 from isocompute.importers.words.plain_words import RESPONSES, plain_name, unit_of
 from isocompute.importers.words.settings import Settings
 from isocompute.recipe import RECORDED
@@ -47,8 +48,8 @@ _RUNS = ("run_name", "run_id", "run_uuid", "experiment", "experiment_name", "exp
          "exp_name", "exp_id", "trial", "trial_id")
 _SEEDS = ("train_seed", "training_seed", "random_seed")
 _EPOCHS = ("epoch", "epochs")
-_STEPS = ("step", "update", "updates", "iteration", "iter", "global_step", "training_step",
-          "train_step")  # fmt: skip
+STEPS = ("step", "update", "updates", "iteration", "iter", "global_step", "training_step",
+         "train_step")  # fmt: skip
 # What seems to count updates under a name of its own.
 _UPDATES = re.compile(
     r"^(?!.*(?:\bper\b|/|eval|wall|time|total|trained|planned|max|%))"
@@ -56,8 +57,8 @@ _UPDATES = re.compile(
 )
 # What may count problems or their rollouts, so far
 _PROBLEMS = re.compile(
-    r"(?:^|[^a-z])(?:samples|prompts|problems|questions|queries|tasks|items|examples|games|episodes)"
-    r"(?![a-z])", re.I,
+    r"(?:^|[^a-z])(?:(?:sample|prompt|problem|question|task|item|example|game|episode|rollout)s?|"
+    r"quer(?:y|ies)|trajector(?:y|ies))(?![a-z])", re.I,
 )
 _SPREAD = re.compile(
     r"(?:^|[ _./-])(?:std|stdev|std_?dev|std_?err|sd|sem|se|err|error|ci|ci95|lower|upper|low|high|"
@@ -129,7 +130,7 @@ def columns_meant(
         plain = plain_name(text)
         if (bare := _SECTION.sub("", plain)) in ("seed", *RECORDED):  # MLflow's table of runs
             plain = bare
-        if text == settings.step or (settings.step is None and plain in _STEPS):
+        if text == settings.step or (settings.step is None and plain in STEPS):
             plain = "steps"
         if text in settings.columns:
             mapped = settings.columns[text]
@@ -159,7 +160,7 @@ def columns_meant(
             names[column] = text
             scores.append(held)
             continue
-        if plain == "epoch" and not {"epochs", "steps", "rollouts", *_STEPS} & plains:
+        if plain == "epoch" and not {"epochs", "steps", "rollouts", *STEPS} & plains:
             plain = "epochs"
         word = next((word for word, form in _RECIPE.items() if form.fullmatch(bare)), plain)
         word = next(iter(facts_of({bare: 1}).keys() & {*RECORDED}), word)  # as a trainer's, too
@@ -182,7 +183,7 @@ def columns_meant(
 
 def _runs_beside(path: Path, columns: Sequence[str], settings: Settings) -> dict[str, Settings]:
     """What a table of runs beside says of columns that bear their names; empty without one."""
-    named = [text for c in columns if (text := c.strip()) and plain_name(text) not in _STEPS]
+    named = [text for c in columns if (text := c.strip()) and plain_name(text) not in STEPS]
     if len(named) < _LEAST_RUNS or settings.pattern or not path.is_file():
         return {}
     every = {text: column_in_table(path, text) for text in named}
@@ -221,10 +222,13 @@ def _refuse_doubles(scores: Sequence[Scores], path: Path) -> None:
         said = {name: getattr(one.settings, name) for name in DESIGN} | {"steps": one.step}
         if (first := seen.setdefault(tuple(said.values()), one.column)) != one.column:
             told = ", ".join(f"{name}={value}" for name, value in said.items() if value is not None)
+            pattern = one.settings.pattern or ""
+            more = "".join(re.split(regex_of(pattern), first)[-1:]) if pattern else ""
+            own = f", as --set pattern='{pattern}{more}'" if more.strip() else ""
             raise InputError(
                 f"{path}: a run must have one column, but {first!r} and {one.column!r} both say "
-                f"{told}; write more of the name into the pattern, so that it finds one of them, "
-                "or a {seed} that tells them apart."
+                f"{told}; write more of the name into the pattern, so that it finds one of them"
+                f"{own}, or a {{seed}} that tells them apart."
             )
 
 
@@ -245,7 +249,7 @@ def not_there(
     path: Path, missing: list[str], header: list[str], settings: Settings
 ) -> InputError:
     """The refusal of a table without a column that must be there, with its cure."""
-    counted = ("steps", *_STEPS, *(_EPOCHS if settings.training_problems else ()))
+    counted = ("steps", *STEPS, *(_EPOCHS if settings.training_problems else ()))
     stepped = any(plain_name(c.strip()) in counted for c in header)
     if stepped and set(missing) & set(DESIGN):
         missing = [name for name in missing if name != "rollouts"]  # B_p * n * step, once known

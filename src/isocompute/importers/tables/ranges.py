@@ -11,8 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isocompute.errors import InputError
+from isocompute.importers.runs.cadence import BATCH, FEWEST
 from isocompute.importers.tables.cells import NO_RUN
 from isocompute.importers.tables.table import FloatArray
+from isocompute.importers.values.imported import UnclearError
+from isocompute.importers.words.called import mapping
 from isocompute.importers.words.scale import MOST_ROLLOUTS, check_range
 
 SCORES = ("score", "best", "worst")
@@ -81,6 +84,25 @@ def check_numbers(
 def batch_of(numbers: Mapping[str, FloatArray]) -> FloatArray:
     """Rollouts of an update."""
     return numbers["problems_per_batch"] * numbers["rollouts_per_problem"]
+
+
+def refuse_rollouts(numbers: Mapping[str, FloatArray], path: Path, key: str) -> None:
+    """Refuse updates that are all whole batches of rollouts, as a count of those is.
+
+    Raises:
+        UnclearError: with what settles it.
+    """
+    counted = numbers["steps"] > 0
+    at, batch = numbers["steps"][counted], batch_of(numbers)[counted]
+    with np.errstate(invalid="ignore"):
+        whole = bool((batch >= BATCH).all() and (at % batch == 0).all())
+    if whole and np.unique(at).size >= FEWEST:
+        raise UnclearError(
+            f"{path}: steps must be updates, but all of `{key}`, to {at.max():.0f}, are multiples "
+            f"of B_p * n, as a count of rollouts is; add {mapping(key, 'rollouts')} if it is one, "
+            f"else {mapping(key, 'steps')}.", options=("--map", f"{key}=rollouts"),
+            condition=f"`{key}` counts rollouts",
+        )
 
 
 def _of_batches(numbers: Mapping[str, FloatArray]) -> Iterator[_Rule]:

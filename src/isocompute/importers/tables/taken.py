@@ -18,9 +18,11 @@ from isocompute.importers.tables.columns import (
     DRAWN,
     NUMBERS,
     REQUIRED,
+    STEPS,
     TEXTS,
     UNIT,
     Scores,
+    cells_seen,
     columns_meant,
     makes_a_recipe,
     not_there,
@@ -122,6 +124,11 @@ def _named(t: Taken, columns: list[str]) -> dict[str, str]:
     t.otherwise = [c.strip() for c in columns if c not in names and makes_a_recipe(c)]
     names |= {c: c.strip() for c in columns if c.strip() in t.otherwise}
     checks.check_rivals(t.header, names, t.path)
+    if t.settings.step is None and "rollouts" not in names.values():
+        counters = [c for c in columns if names.get(c, "steps") == "steps"
+                    and plain_name(c.strip()) in ("steps", *STEPS)]  # fmt: skip
+        seen = cells_seen(t.path, t.header) if len(counters) > 1 else {}
+        checks.refuse_two_counters({c: seen[c.strip()] for c in counters if seen}, t.path)
     cells.check_units(t.goes_by, t.path)
     if not (t.scores or "score" in t.goes_by):
         raise not_there(t.path, _unsaid(t.goes_by, t.settings, t.path), t.header, t.settings)

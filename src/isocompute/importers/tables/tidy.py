@@ -239,6 +239,8 @@ def _take_compute(t: Taken, one: Scores, mine: dict[str, FloatArray]) -> None:
     if "steps" in mine and "rollouts" not in mine and set(DESIGN[:2]) <= set(mine):
         if (ticks := one.settings.num_iterations) is not None:  # the column counts the optimizer's
             mine["steps"] = np.ceil(mine["steps"] / ticks)
+        elif t.settings.step is None:
+            ranges.refuse_rollouts(mine, t.path, t.goes_by.get("steps", "steps").strip())
         mine["rollouts"] = ranges.batch_of(mine) * mine["steps"]
 
 

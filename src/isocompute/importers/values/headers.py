@@ -1,4 +1,4 @@
-"""The names of the columns of a CSV: in one line, or as pandas writes those of a pivoted frame."""
+"""The names of the columns of a CSV: in one line, or in several as pandas and sheets have them."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def head_of(path: Path) -> Head:
     title = b" ".join(lines[skipped : skipped + above]).decode("utf-8", "replace")
     skipped += above
     cells = [_cells(line, separator) for line in lines[skipped : skipped + _LEVELS + 1]]
-    names, deep = pivoted(cells) or (cells[0], 1)
+    names, deep = pivoted(cells) or levelled(cells) or (cells[0], 1)
     require_unique(names, path)
     return Head(skipped + deep, separator, names, encoding, said, title.strip(f' "{separator}'))
 
@@ -173,6 +173,8 @@ def _block(lines: Sequence[bytes], separator: str) -> tuple[int, dict[str, str]]
     said: dict[str, str] = {}
     rows = [_cells(line, separator) for line in lines[:_TITLES]]
     for i, row in enumerate(rows[:-1]):
+        if levelled(rows[i : i + _LEVELS + 1]) is not None:
+            return i, said
         filled = [cell.strip() for cell in row if cell.strip()]
         pairs = _pairs(row) if len(filled) > 2 else dict([filled][: len(filled) - 1])
         if len(filled) > 2:
@@ -240,6 +242,37 @@ def pivoted(lines: Sequence[Sequence[str]]) -> tuple[list[str], int] | None:
         for one in telling or levels[:1]
     ), strict=True)  # fmt: skip
     return [index, *("_".join(part) for part in parts)], deep + 1
+
+
+def levelled(rows: Sequence[Sequence[str]]) -> tuple[list[str], int] | None:
+    """Names of columns that stand in several lines, as a sheet merges cells, and those lines.
+
+    A name holds for the empty cells behind it, where there are names below them; of the last line
+    it is one of every group.
+
+    >>> levelled([["", "n=4", "", "n=8", ""], ["step", "a", "b", "a", "b"], ["0"]])
+    (['step', 'n=4 a', 'n=4 b', 'n=8 a', 'n=8 b'], 2)
+    >>> levelled([["step", "score", ""], ["a", "none", "a note"], ["0", "0.1", ""]])
+    """
+    deep = next((i for i, row in enumerate(rows) if any(map(_is_number, row))), 0)
+    width = max(map(len, rows), default=0)
+    lines = [[*map(str.strip, row), *[""] * (width - len(row))] for row in rows[:deep] if any(row)]
+    own = [cell for cell in lines[-1] if cell] if lines else []
+    if len(lines) < 2 or len({*own}) == len(own):
+        return None
+    names = [list[str]() for _ in range(width)]
+    for i, line in enumerate(lines):
+        below = [any(other[k] for other in lines[i + 1 :]) for k in range(width)]
+        groups = {cell for cell, is_over in zip(line, below, strict=True) if is_over and cell}
+        if any(below) and not 1 < len(groups) < sum(below):
+            return None
+        group = ""
+        for k, cell in enumerate(line):
+            group = (cell or group) if below[k] else ""
+            names[k] += filter(None, [cell or group])
+    joined = [" ".join(parts) for parts in names]
+    named = [*filter(None, joined)]
+    return None if len({*named}) < len(named) else (joined, deep)
 
 
 def _header_below(lines: list[bytes]) -> int | None:

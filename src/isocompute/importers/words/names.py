@@ -78,7 +78,7 @@ def _said(text: str, name: str, perhaps: str = "") -> re.Match[str] | None:
     words = _words(name) + ((_PERHAPS[name],) if name in perhaps.split() else ())
     found = next((found for word in words if (found := re.search(
         # 8k is a length, 3b a model, 1n8g nodes and GPUs; 32xn4 has a sign for "times"
-        rf"(?:(?<![a-z])|(?<=[0-9]x))(?:{word})(?:[-_]| ?= ?|: ?)?([0-9]{{1,12}})"
+        rf"(?:(?<![a-z])|(?<=[0-9]x))(?:{word})(?:[-_ ]| ?= ?|: ?)?([0-9]{{1,12}})"
         rf"(?![0-9km]|b(?![0-9])|g(?![a-z0-9]))(?<![0-9]{{{_DIGITS[name]}}})",
         text, re.I,
     ))), None)  # fmt: skip

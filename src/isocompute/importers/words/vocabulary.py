@@ -265,6 +265,11 @@ COUNTS = re.compile(
     r"(?:^|[/_.])(?:samples|rollouts|episodes|prompts|sequences|tokens)(?:_(?:seen|consumed))?$"
 )
 
+# Of these, what may be rollouts.
+SAMPLES = re.compile(
+    r"(?:^|[/_.])(?:samples|rollouts|episodes?|sequences|completions|responses|trajectories)(?![a-z])"
+)
+
 # What loops of one's own call a counter of updates; of others, of the optimizer and of time. Ray
 # Tune 2 counts reports (training_iteration).
 _UPDATES = re.compile(
@@ -297,14 +302,14 @@ def counts_checkpoints(key: str) -> bool:
 
 
 TRACKER_STEPS = ("step", "_step", "Step")  # names under which a tracker's own step goes
+PLAIN = ("update", "updates", "iteration", "iter")  # of loops of one's own
 # What counts updates beside a tracker's own step, the most telling first. OpenRLHF 0.11.0,
 # utils/logging_utils.py; open-instruct 0.3.0, grpo_fast.py (its global_step counts rollouts); slime
 # 0.3.1, wandb_utils.py; ms-swift 4.4, trainers/patcher.py.
 STEP_KEYS = (
     "train/global_step", "trainer/global_step", "training/global_step", "training_step",
     "global_step", OF_MAX, "rollout/step", "train/step", "eval/global_step",
-    "eval/step", "progress/batch", "update", "updates", "iteration", "iter", "trainer/step",
-    "train_step", "system/step",  # the last: ROLL
+    "eval/step", "progress/batch", *PLAIN, "trainer/step", "train_step", "system/step",  # ROLL's
 )
 _SLASHED = {
     key.replace("/", "_"): key for key in (

@@ -134,11 +134,18 @@ def test_where_it_levels_off_and_whether_it_rises() -> None:
     d["law"]["rising"]["claimed"] = False
     assert fit_lines(d)[3].strip() == "rises 16-fold, but noise alone may explain that"
     d["law"]["rising"]["octaves"] = 0.0
-    level = "whether it rises cannot be told: several n score alike"
+    level = "whether it rises cannot be told: several n may be best"
+    d["law"]["rising"]["upper_bound"] = 1.4  # a doubling is not excluded
     assert fit_lines(d)[3].strip() == level  # beside a best n that goes from 8 to 108
     for row in d["best"]:
         row["rollouts_per_problem"] = 8.0
+    assert fit_lines(d)[3].strip() == level  # nor where it starts and ends at one n
+    d["law"]["rising"]["upper_bound"] = 0.9
     assert fit_lines(d)[3].strip() == "does not rise with the budget"
+    for row in d["best"]:
+        row["rollouts_per_problem"] = 128.0
+    edge = "whether it rises cannot be told: n = 128 is the largest tested"
+    assert fit_lines(d)[3].strip() == edge
     d["law"]["rising"] = {"octaves": -2.0, "lower_bound": -3.0, "claimed": False}
     d["notices"].append({"code": "falling", "level": "note", "text": "", "remedy": "Steps."})
     assert fit_lines(d)[3].strip() == "falls 4-fold as the budget grows"

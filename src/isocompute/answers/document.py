@@ -124,7 +124,8 @@ def law_of(fit: Reading, quantity: Quantity) -> dict[str, Any]:
             level=fit.level,
         ),
         "rising": {"from": 10**rising.start, "octaves": rising.octaves,
-                   "lower_bound": rising.lower_bound, "claimed": rising.claimed},
+                   "lower_bound": rising.lower_bound, "upper_bound": rising.upper_bound,
+                   "claimed": rising.claimed},
         "at": [{"x": best.x / per_unit, **_at(best, quantity, fit.batch_size)}
                for best in fit.best if not best.extrapolated],
     }  # fmt: skip

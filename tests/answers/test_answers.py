@@ -407,9 +407,9 @@ def test_what_was_not_tested_is_said(rng) -> None:
     both = [Configuration(32, 8), Configuration(32, 2048)]  # the second was never trained
     assert seeds(early, both) == dict.fromkeys(both, 2e5)
     assert seeds(early, both, 1, 6e4) == dict.fromkeys(both, 6e4)
-    short = {n.code: n.rollouts for n in untested(fit_of(rng, runs=1), 1000.0)}
-    assert short["seeds_missing"] in {2000.0, 4000.0, 6000.0}
-    assert short["n_confounded_with_batch"] == 2000
+    short = {n.code: n.rollouts for n in untested(fit_of(rng, runs=1), 8e5)}
+    assert short["seeds_missing"] in {1.6e6, 3.2e6, 4.8e6}
+    assert short["n_confounded_with_batch"] == 1.6e6
     two = fit_of(rng, [(32, 8), (32, 64)])
     (said,) = [n for n in two.notices if n.code == "one_or_two_n"]
     assert "but n = 8 and 64 was tested" in said.text

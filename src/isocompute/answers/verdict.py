@@ -227,8 +227,9 @@ def untested(
         yield notice("few_seeds", which=named(fit, list(few)), trains=trains)
     if len(n) > 1 and confounded(fit.configurations):
         two = [*of[:2], *(c for c in fit.configurations if c not in of)][:2]
-        again = [c._replace(problems_per_batch=2 * c.problems_per_batch) for c in two]
-        yield notice("n_confounded_with_batch", trains=seeds(fit, again, 1, x))
+        again = [fit.check_of(c._replace(problems_per_batch=2 * c.problems_per_batch), c, x)
+                 for c in two]  # fmt: skip
+        yield notice("n_confounded_with_batch", trains={**again[0], **again[1]})
 
 
 def _first_untested(fit: Fit) -> Configuration:
@@ -253,7 +254,8 @@ def _best(fit: Fit) -> Iterator[Notice]:
             if beyond > 1:  # one rollout of a problem has no group to be compared with
                 other = fit.at_n(last.configuration, beyond)
                 yield notice("optimum_at_edge", at=last.x, unit=fit.unit, n=n, end=end,
-                             beyond=beyond, trains=seeds(fit, [other], 1))  # fmt: skip
+                             beyond=beyond,
+                             trains=fit.check_of(other, last.configuration, last.x))  # fmt: skip
     if fit.rise.octaves > NOTHING and not fit.rise.claimed:
         ends = sorted({first.configuration, last.configuration})
         yield notice("rise_not_claimed", times=fold(fit.rise.octaves), those=named(fit, ends),

@@ -177,11 +177,11 @@ def _rise(law: Row, notices: Sequence[Row], best: Sequence[Row]) -> str:
         if rising["octaves"] > 0.05:
             return f"rises {fold(rising['octaves'])}, but noise alone may explain that"
         # Of n that end level the best one moves by chance, and that is no rise.
-        open_ = "whether it rises cannot be told"
-        if round(best[0]["rollouts_per_problem"]) == (most := max(map(int, best[0]["probability"]))):
-            return f"{open_}: n = {most} is the largest tested"
+        most, told = max(map(int, best[0]["probability"])), "whether it rises cannot be told"
+        if round(best[0]["rollouts_per_problem"]) == most:
+            return f"{told}: n = {most} is the largest tested"
         if rising["upper_bound"] >= 1:  # a doubling, the step between n
-            return f"{open_}: several n may be best"
+            return f"{told}: several n may be best"
         return "does not rise with the budget"
     text = f"rises {fold(rising['octaves'])}, at least {at_least_fold(rising['lower_bound'])}"
     if "non_monotone" in codes:

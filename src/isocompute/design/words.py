@@ -332,7 +332,8 @@ def why_lines(d: Row, spent: str) -> list[str]:
         f"were sure which is best. Its cost ({spent}) loses {after['spending']:.3f}.",
     ]
     # How far those as good lie apart is chance.
-    lost = {g["rollouts_per_problem"]: g["loss"] - none["loss"] for g in guesses if not g["as_good"]}
+    lost = {one["rollouts_per_problem"]: one["loss"] - none["loss"]
+            for one in guesses if not one["as_good"]}  # fmt: skip
     near = [f"n = {k} loses {lost[k]:.3f} more" for k in (n // 2, 2 * n) if k in lost]
     said += [f"Against n = {n}: {', '.join(near)}."] if near else []
     scaled = _scaled(worth)

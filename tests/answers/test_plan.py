@@ -48,6 +48,7 @@ from isocompute.errors import InputError, RefusalError
 from isocompute.recipe import RECORDED, TRAINED, Recipe
 from isocompute.report.facts import facts_of
 from isocompute.sources.studies import NO_STUDY_YET, Extension
+from isocompute.testing.planted import NOISE, WORLDS
 
 Arms = Mapping[tuple[int, int], Sequence[float]]
 SHAKEN = np.array([-1.0, 1.0])  # octaves
@@ -2147,3 +2148,15 @@ def test_what_no_log_holds_of_a_recipe_is_null() -> None:
     assert d["recipe"]["clip_low"] == 0.1
     unsaid = ("kl_coef", "entropy_coef", "temperature", "warmup_steps")
     assert {d["recipe"][word] for word in unsaid} == {None}
+
+
+def test_an_untested_n_of_today_has_one_figure() -> None:
+    curves = [c for c in WORLDS["rising"].sample(NOISE["high"], 1, np.random.default_rng(0))
+              if c.rollouts_per_problem == 32]  # fmt: skip
+    d = plan_budget(fit_sweep(curves, draws=40), AT, current=64).document
+    (row,) = [one for one in d["neighbours"] if one["rollouts_per_problem"] == 64]
+    assert row["gain"] == pytest.approx(-d["gain"]["score"])
+    assert row["gain_interval"] == pytest.approx([-end for end in d["gain"]["interval"][::-1]])
+    (line_,) = [one for one in advice_lines(d, why=True) if one.startswith("  untested n")]
+    assert "16: " in line_
+    assert "64: " not in line_

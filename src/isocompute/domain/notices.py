@@ -352,7 +352,8 @@ class _Words(string.Formatter):
             return compact(value)
         if isinstance(value, list):
             return some_of(map(str, value), LISTED)
-        return str(super().format_field(value, spec))
+        text = str(super().format_field(value, spec))
+        return text.replace("e-0", "e-") if spec == "g" else text  # a rate of 1e-6
 
 
 def notice(code: str, *, trains: Effort | None = None, **values: Any) -> Notice:

@@ -33,6 +33,7 @@ from isocompute.answers.step_lines import (
     share_paid,
     step_lines,
     too_dear,
+    too_dear_lines,
     whole_steps,
     with_checks,
 )
@@ -1384,6 +1385,23 @@ def test_steps_are_typed_as_a_study_file_has_them() -> None:
     (step,) = steps_of([far], Configuration(32, 8), 262_144.0, contended=[8, 16])
     assert step["do"] == "continue n = 8, 16"
     assert step["command"].endswith(" budget=262144")
+
+
+def test_what_is_left_out_is_priced_beside_all_that_is_asked_for() -> None:
+    c = Configuration(32, 8)
+    asked = [notice("seeds_missing", what="Every n has", spread="unknown", which="n = 8",
+                    trains={c: 6e5}),
+             notice("bp_untested", bp=32, n=8, other=64, trains={c: 3e5})]  # fmt: skip
+    steps = steps_of(asked, c, 1e6, spend=1e6, worth=lambda code, trains, before: {
+        "gain": 0.0 if code == "seeds_missing" else 1.0, "lost": 0.1 * (1 + len(before))})
+    assert [(one["settles"], one["lost"]) for one in steps] == [
+        ("seeds_missing", 0.2), ("bp_untested", 0.1)]  # fmt: skip
+    d = {**plan_budget(planted(), AT).document, "run_next": steps, "trained": None}
+    lines = [" ".join(" ".join(too_dear_lines(d, first)).split()) for first in (steps[1:], [])]
+    assert "may gain nothing, costs most of the run)" in lines[0]
+    assert "may gain nothing, costs 0.200)" in lines[1]
+    steps[1] |= {"rollouts": 5e5, "cost": {**steps[1]["cost"]}}
+    assert "costs more than is left)" in " ".join(" ".join(too_dear_lines(d, steps[1:])).split())
 
 
 def run_of(b_p: int, n: int, seed: int, rollouts: float) -> Curve:

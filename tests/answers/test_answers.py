@@ -592,7 +592,11 @@ def test_runs_that_fall_are_the_first_reason(rng) -> None:
     fit.__dict__["backtest"] = reading.Backtest(
         skill=-0.5, coverage=0.9, excess=(0.03, 0.05), rows=({},) * 12
     )
-    assert [n.code for n in fit.notices][:2] == ["scores_fall", "no_skill"]
+    first, second, *_ = fit.notices
+    assert (first.code, second.code) == ("scores_fall", "no_skill")
+    # Nothing is learned by training on what fell.
+    assert " again at half the learning rate (" in second.remedy
+    assert " on to " not in second.remedy
 
 
 def test_a_fit_that_nothing_tested_is_not_ok(rng) -> None:

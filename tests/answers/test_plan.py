@@ -967,7 +967,7 @@ def test_warnings_are_the_alias_of_notices() -> None:
     assert {"code": "anchor_assumed", "message": f"{mine.text} {mine.remedy}"} in d["warnings"]
 
 
-STOP = notice("no_skill", skill=-0.5, which="n = 32", to=2e6, unit="rollouts",
+STOP = notice("no_skill", skill=-0.5, which="n = 32", how="on to 2M rollouts",
               trains={Configuration(32, 32): 1e6})  # fmt: skip
 
 

@@ -142,12 +142,16 @@ def _own_test(fit: Reading) -> Iterator[Notice]:
 
 
 def _on(fit: Reading, which: Sequence[Configuration]) -> dict[str, Any]:
-    """Fields of a remedy: train these to twice the largest budget."""
+    """Fields of a remedy: train these to twice the largest budget; if all fell, anew."""
+    if not (sound := [c for c in which if c not in fallen(fit)]):
+        anew = {"which": named(fit, which), "trains": seeds(fit, which, 1)}
+        return {"how": "again at half the learning rate", **anew}
     to, trains = 2 * fit.reached(), dict[Configuration, float]()
-    for c in which:
+    for c in sound:
         ran = fit.trained(c)
         trains[c] = Work(fit.buys(c, to) - ran, after=ran) if ran > 0 else 0.0
-    return {"which": named(fit, which), "to": to, "unit": fit.unit, "trains": trains}
+    how = f"on to {compact(to)} {unit_words(fit.unit)}"
+    return {"which": named(fit, sound), "how": how, "trains": trains}
 
 
 def _learned(fit: Reading) -> Iterator[Notice]:

@@ -635,6 +635,9 @@ def test_the_smallest_stable_b_p_is_one_without_a_failure(rng) -> None:
     arms = [*GRID, (16, 1024)]
     fit = fit_of(rng, arms, JOINT, surface=cheap)
     assert fit.stable_problems_per_batch(64, 1e5) == (16, [])
+    row = next(one for one in fit.document["best"] if one["tested_rollouts_per_problem"] == 64)
+    # What scores most, by less than counts, and what a plan takes.
+    assert (row["problems_per_batch"], row["stable_problems_per_batch"]) == (64, 16)
     assert fit.stable_problems_per_batch(60, 1e5) == (16, [])
     fit.__dict__["unhealthy"] = {Configuration(16, 64): "kl_drift"}
     b_p, (said,) = fit.stable_problems_per_batch(64, 1e5)

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from isocompute.cli.cells import number, span, table
+from isocompute.cli.evidence import backtest_lines
 from isocompute.cli.fit_full import full_lines
 from isocompute.cli.fit_short import fit_lines
 from isocompute.cli.live import LiveLine
@@ -39,7 +40,8 @@ def document() -> dict[str, Any]:
             "x": 1e5 * 10 ** (i / 10), "rollouts_per_problem": 8.4 + 5 * i,
             "interval": [8.0, 128.0], "probability": {"8": 0.2, "32": 0.3, "128": 0.5},
             "expected_regret": {"8": 0.0921, "32": 0.003, "128": 0.001},
-            "as_good": [128], "problems_per_batch": 64 if i < 10 else 32,
+            "as_good": [128], "problems_per_batch": 128,
+            "stable_problems_per_batch": 64 if i < 10 else 32,  # as plans take
             "tested_rollouts_per_problem": 8 if i < 10 else 32 if i < 20 else 128,
             "extrapolated": i > 20,
         }  # fmt: skip
@@ -550,3 +552,9 @@ def test_the_next_command_repeats_how_the_source_is_read() -> None:
     fixed = plain | {"fix": ("batch_size", 8192), "metric": "best@4"}
     said = "--metric best@4 --fix batch_size=8192"
     assert repeated(argparse.Namespace(**fixed)) == said
+
+
+def test_of_rules_that_all_lost_nothing_nothing_is_said() -> None:
+    test = document()["backtest"]
+    assert "Score lost" in "".join(backtest_lines(test, 3))
+    assert "Score lost" not in "".join(backtest_lines({**test, "rules": {"model": 0.0}}, 3))

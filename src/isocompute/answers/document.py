@@ -57,7 +57,9 @@ def fit_document(fit: Fit, *, whole: bool = True) -> dict[str, Any]:
         "provenance": lambda: provenance(fit) if whole else
             {"sources": fit.sources, "score_range": list(range_of(fit.curves))},
         "curves": lambda: _curves(fit),
-        "best": lambda: [best._asdict() for best in fit.best],
+        "best": lambda: [{**best._asdict(), "stable_problems_per_batch":
+                          fit.stable_problems_per_batch(best.tested_rollouts_per_problem, best.x)[0]}
+                         for best in fit.best],
         "by_gpu_hours": lambda: _by_gpu_hours(fit),
         "neighbours": lambda: fit.neighbours(fit.support[1]),
         "frontier": lambda: frontier.stretches,

@@ -34,6 +34,8 @@ def backtest_lines(test: Row, digits: int) -> list[str]:
     rules = ", ".join(
         f"{RULES.get(name, name)} {number(lost, digits)}" for name, lost in test["rules"].items()
     )
+    if not any(test["rules"].values()):  # with one n, say
+        return lines
     return lines + wrapped(f"Score lost at the end by choosing n at the cut: {rules}.")
 
 

@@ -134,7 +134,7 @@ def _best(best: Sequence[Row], document: Row) -> list[str]:
     lines = _packed("Best n", cells)
     kind, value = document["setting"]["kind"], document["setting"]["value"]
     if kind == "joint":
-        cells = [f"{_at(b['x'], unit)}: {b['problems_per_batch']}" for b in picked]
+        cells = [f"{_at(b['x'], unit)}: {b['stable_problems_per_batch']}" for b in picked]
     elif kind == "fixed_batch_size":
         cells = [f"{_budget(b['x'])}: {whole(value / b['tested_rollouts_per_problem'])}"
                  for b in picked]  # fmt: skip

@@ -57,9 +57,7 @@ def fit_document(fit: Fit, *, whole: bool = True) -> dict[str, Any]:
         "provenance": lambda: provenance(fit) if whole else
             {"sources": fit.sources, "score_range": list(range_of(fit.curves))},
         "curves": lambda: _curves(fit),
-        "best": lambda: [{**best._asdict(), "stable_problems_per_batch":
-                          fit.stable_problems_per_batch(best.tested_rollouts_per_problem, best.x)[0]}
-                         for best in fit.best],
+        "best": lambda: [_best(fit, best) for best in fit.best],
         "by_gpu_hours": lambda: _by_gpu_hours(fit),
         "neighbours": lambda: fit.neighbours(fit.support[1]),
         "frontier": lambda: frontier.stretches,
@@ -98,6 +96,12 @@ def chances(fit: Reading, x_X: FloatArray, score_DJX: FloatArray) -> dict[str, A
         "best": probability_best(score_DJX),
         "regret": expected_regret(score_DJX),
     }
+
+
+def _best(fit: Fit, best: Best) -> dict[str, Any]:
+    n, x = best.tested_rollouts_per_problem, best.x
+    stable, _ = fit.stable_problems_per_batch(n, x)
+    return {**best._asdict(), "stable_problems_per_batch": stable}
 
 
 def _by_gpu_hours(fit: Fit) -> dict[str, Any] | None:

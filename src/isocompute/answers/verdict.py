@@ -49,7 +49,9 @@ ENOUGH_N = 3  # with fewer n, and with fewer runs of one, what others show says 
 def limits(fit: Fit) -> list[Notice]:
     """Every notice of a fit, the gravest first."""
     # What was read comes first, then whether the runs learned: else there is nothing to predict.
-    parts = (_read, _learned, _own_test, untested, _best, _falls, _runs)
+    # Where n are open the answer itself is; of one or two n it is so anyhow.
+    open_ = (_open, untested) if len(fit.tested_n) >= ENOUGH_N else (untested, _open)
+    parts = (_read, _learned, _own_test, *open_, _best, _falls, _runs)
     return ordered([one for part in parts for one in part(fit)])
 
 
@@ -244,14 +246,19 @@ def _first_untested(fit: Fit) -> Configuration:
     return wanted[first_to_try(guess_DF - own_D[:, None], np.array([n for _, n in wanted]))]
 
 
+def _open(fit: Fit) -> Iterator[Notice]:
+    """That several n may be best at the largest budget compared."""
+    last = [b for b in fit.best if not b.extrapolated][-1]
+    yield from open_choice(fit, last.confidence_set, last.as_good,
+                           last.tested_rollouts_per_problem, len(fit.tested_n), last.x)
+
+
 def _best(fit: Fit) -> Iterator[Notice]:
     """What limits the best n, at the end of the support and on the way there."""
     inside, tested = [b for b in fit.best if not b.extrapolated], fit.tested_n
     first, last = inside[0], inside[-1]
     if len(tested) == 1:
         return
-    yield from open_choice(fit, last.confidence_set, last.as_good,
-                           last.tested_rollouts_per_problem, len(tested), last.x)
     for n, end in ((tested[-1], "largest"), (tested[0], "smallest")):
         if abs(np.log2(last.rollouts_per_problem / n)) < 1e-6:
             beyond = 2 * n if end == "largest" else n // 2

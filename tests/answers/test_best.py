@@ -248,6 +248,12 @@ def test_spread_along_both_axes_is_largest_minus_smallest() -> None:
     assert at_16["spread"] == pytest.approx(0.05, abs=0.001)
     assert at_16["interval"][0] < 0.05 < at_16["interval"][1]
     assert at_16["interval"][1] - at_16["interval"][0] == pytest.approx(0.0166, abs=0.003)
+    # Of two that are level at the means the spread lies in its interval, and so does none.
+    level = FakePosterior(arms, flat, shift_DJ=shift - shift.mean(axis=0), last=[6.0] * 4)
+    of = level.configurations, level.first_J, level.last_J
+    (row, _) = compare_by(fit_frontier(*of, x, level.scores(x), 0.95), "problems_per_batch", 0.95)
+    assert row["interval"][0] == 0.0
+    assert row["spread"] <= row["interval"][1]
     assert [s["rollouts_per_problem"] for s in at_16["scores"]] == [8, 64]
     # of two equals with standard deviation 0.003 each: mean distance 2 / sqrt(pi) of it
     assert at_16["noise"] == pytest.approx(0.003 * 2 / np.sqrt(np.pi), rel=0.1)

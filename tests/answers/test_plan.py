@@ -33,6 +33,7 @@ from isocompute.answers.step_lines import (
     share_paid,
     step_lines,
     too_dear,
+    too_dear_lines,
     whole_steps,
     with_checks,
 )
@@ -48,6 +49,7 @@ from isocompute.errors import InputError, RefusalError
 from isocompute.recipe import RECORDED, TRAINED, Recipe
 from isocompute.report.facts import facts_of
 from isocompute.sources.studies import NO_STUDY_YET, Extension
+from isocompute.testing.planted import NOISE, WORLDS
 
 Arms = Mapping[tuple[int, int], Sequence[float]]
 SHAKEN = np.array([-1.0, 1.0])  # octaves
@@ -965,7 +967,7 @@ def test_warnings_are_the_alias_of_notices() -> None:
     assert {"code": "anchor_assumed", "message": f"{mine.text} {mine.remedy}"} in d["warnings"]
 
 
-STOP = notice("no_skill", skill=-0.5, which="n = 32", to=2e6, unit="rollouts",
+STOP = notice("no_skill", skill=-0.5, which="n = 32", how="on to 2M rollouts",
               trains={Configuration(32, 32): 1e6})  # fmt: skip
 
 
@@ -1383,6 +1385,23 @@ def test_steps_are_typed_as_a_study_file_has_them() -> None:
     (step,) = steps_of([far], Configuration(32, 8), 262_144.0, contended=[8, 16])
     assert step["do"] == "continue n = 8, 16"
     assert step["command"].endswith(" budget=262144")
+
+
+def test_what_is_left_out_is_priced_beside_all_that_is_asked_for() -> None:
+    c = Configuration(32, 8)
+    asked = [notice("seeds_missing", what="Every n has", spread="unknown", which="n = 8",
+                    trains={c: 6e5}),
+             notice("bp_untested", bp=32, n=8, other=64, trains={c: 3e5})]  # fmt: skip
+    steps = steps_of(asked, c, 1e6, spend=1e6, worth=lambda code, trains, before: {
+        "gain": 0.0 if code == "seeds_missing" else 1.0, "lost": 0.1 * (1 + len(before))})
+    assert [(one["settles"], one["lost"]) for one in steps] == [
+        ("seeds_missing", 0.2), ("bp_untested", 0.1)]  # fmt: skip
+    d = {**plan_budget(planted(), AT).document, "run_next": steps, "trained": None}
+    lines = [" ".join(" ".join(too_dear_lines(d, first)).split()) for first in (steps[1:], [])]
+    assert "may gain nothing, costs most of the run)" in lines[0]
+    assert "may gain nothing, costs 0.200)" in lines[1]
+    steps[1] |= {"rollouts": 5e5, "cost": {**steps[1]["cost"]}}
+    assert "costs more than is left)" in " ".join(" ".join(too_dear_lines(d, steps[1:])).split())
 
 
 def run_of(b_p: int, n: int, seed: int, rollouts: float) -> Curve:
@@ -2147,3 +2166,15 @@ def test_what_no_log_holds_of_a_recipe_is_null() -> None:
     assert d["recipe"]["clip_low"] == 0.1
     unsaid = ("kl_coef", "entropy_coef", "temperature", "warmup_steps")
     assert {d["recipe"][word] for word in unsaid} == {None}
+
+
+def test_an_untested_n_of_today_has_one_figure() -> None:
+    curves = [c for c in WORLDS["rising"].sample(NOISE["high"], 1, np.random.default_rng(0))
+              if c.rollouts_per_problem == 32]  # fmt: skip
+    d = plan_budget(fit_sweep(curves, draws=40), AT, current=64).document
+    (row,) = [one for one in d["neighbours"] if one["rollouts_per_problem"] == 64]
+    assert row["gain"] == pytest.approx(-d["gain"]["score"])
+    assert row["gain_interval"] == pytest.approx([-end for end in d["gain"]["interval"][::-1]])
+    (line_,) = [one for one in advice_lines(d, why=True) if one.startswith("  untested n")]
+    assert "16: " in line_
+    assert "64: " not in line_

@@ -284,7 +284,8 @@ def iso_fit(study: str) -> Fit:
 def test_one_rate_for_all_batches_is_said() -> None:
     runs = [c.replace(recorded={"learning_rate": 1e-6}) for c in planted().curves]
     d = plan_budget(fit_sweep(runs, draws=20), AT).document
-    assert "Batches of 512 to 4,096 rollouts were all trained" in text(d, "one_rate")
+    told = "Batches of 512 to 4,096 rollouts were all trained at a learning rate of 1e-6: larger"
+    assert told in text(d, "one_rate")
     (dear,) = [one for one in d["notices"] if one["code"] == "one_rate"]
     own = [r for r in runs if r.rollouts_per_problem == d["rollouts_per_problem"]]
     assert dear["rollouts"] == 2 * max(r.rollouts_K[-1] for r in own)

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from isocompute.answers import Fit, fit_sweep
+from isocompute.answers import Fit, fit_sweep, plan_budget
 from isocompute.answers.overfit import falls, windows_of
 from isocompute.cli.fit_full import full_lines
 from isocompute.domain import Curve
@@ -303,3 +303,14 @@ def test_rollouts_in_a_table_of_tokens_are_called_so() -> None:
     curves = [c.replace(tokens_K=700 * c.rollouts_K) for c in sweep("rising", seeds=1)]
     lines = full_lines(fit_sweep(curves, unit="tokens", draws=20).document)
     assert "  to rollouts  " in lines[lines.index("Curves:") + 1]
+
+
+def test_a_fit_and_its_plan_ask_for_the_same_run_of_a_larger_n() -> None:
+    # The last whole evaluation of large batches lies somewhat before that of small ones.
+    fit = fit_sweep([c.replace(rollouts_K=0.975 * c.rollouts_K, steps_K=None)
+                     if c.rollouts_per_problem == 512 else c for c in sweep("rising")])  # fmt: skip
+    asked = {one.code: one.rollouts for one in fit.notices}
+    plan = plan_budget(fit, fit.reached()).document
+    planned = {one["code"]: one["rollouts"] for one in plan["notices"]}
+    assert asked["optimum_at_edge"] == planned["capped_by_tested_n"] < fit.reached()
+    assert asked["n_confounded_with_batch"] == planned["n_confounded_with_batch"]

@@ -609,8 +609,11 @@ def test_compare_prints_and_writes(
     better = [[*r[:3], r[3] + 0.1, *r[4:]] for r in sweep()]
     b = write_csv(tmp_path / "b.csv", better)
     assert main(["compare", str(sweep_csv), str(b), "--json", str(tmp_path / "c.json")]) == 0
-    assert f"{b} is better" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert f"{b} is better" in out
     document = json.loads((tmp_path / "c.json").read_text())
+    shared = len(document["configurations"])  # what the columns of the best do not show
+    assert f" at equal rollouts, mean of the {shared} (B_p, n) of both; A is " in out
     assert document["at"][0]["difference"] == pytest.approx(0.1)
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from isocompute.cli.cells import number, span, table
+from isocompute.cli.evidence import backtest_lines
 from isocompute.cli.fit_full import full_lines
 from isocompute.cli.fit_short import fit_lines
 from isocompute.cli.live import LiveLine
@@ -39,7 +40,8 @@ def document() -> dict[str, Any]:
             "x": 1e5 * 10 ** (i / 10), "rollouts_per_problem": 8.4 + 5 * i,
             "interval": [8.0, 128.0], "probability": {"8": 0.2, "32": 0.3, "128": 0.5},
             "expected_regret": {"8": 0.0921, "32": 0.003, "128": 0.001},
-            "as_good": [128], "problems_per_batch": 64 if i < 10 else 32,
+            "as_good": [128], "problems_per_batch": 128,
+            "stable_problems_per_batch": 64 if i < 10 else 32,  # as plans take
             "tested_rollouts_per_problem": 8 if i < 10 else 32 if i < 20 else 128,
             "extrapolated": i > 20,
         }  # fmt: skip
@@ -134,11 +136,18 @@ def test_where_it_levels_off_and_whether_it_rises() -> None:
     d["law"]["rising"]["claimed"] = False
     assert fit_lines(d)[3].strip() == "rises 16-fold, but noise alone may explain that"
     d["law"]["rising"]["octaves"] = 0.0
-    level = "whether it rises cannot be told: several n score alike"
+    level = "whether it rises cannot be told: several n may be best"
+    d["law"]["rising"]["upper_bound"] = 1.4  # a doubling is not excluded
     assert fit_lines(d)[3].strip() == level  # beside a best n that goes from 8 to 108
     for row in d["best"]:
         row["rollouts_per_problem"] = 8.0
+    assert fit_lines(d)[3].strip() == level  # nor where it starts and ends at one n
+    d["law"]["rising"]["upper_bound"] = 0.9
     assert fit_lines(d)[3].strip() == "does not rise with the budget"
+    for row in d["best"]:
+        row["rollouts_per_problem"] = 128.0
+    edge = "whether it rises cannot be told: n = 128 is the largest tested"
+    assert fit_lines(d)[3].strip() == edge
     d["law"]["rising"] = {"octaves": -2.0, "lower_bound": -3.0, "claimed": False}
     d["notices"].append({"code": "falling", "level": "note", "text": "", "remedy": "Steps."})
     assert fit_lines(d)[3].strip() == "falls 4-fold as the budget grows"
@@ -545,3 +554,9 @@ def test_the_next_command_repeats_how_the_source_is_read() -> None:
     fixed = plain | {"fix": ("batch_size", 8192), "metric": "best@4"}
     said = "--metric best@4 --fix batch_size=8192"
     assert repeated(argparse.Namespace(**fixed)) == said
+
+
+def test_of_one_n_no_rule_is_said_to_choose() -> None:
+    d = document()
+    assert "Score lost" in "".join(backtest_lines(d))
+    assert "Score lost" not in "".join(backtest_lines({**d, "curves": d["curves"][:1]}))

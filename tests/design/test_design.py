@@ -646,6 +646,9 @@ def test_the_recipe_of_the_priors_runs_goes_before_the_difficultys(tmp_path: Pat
     # The file of another model has that model's rate, which is not the runs'.
     toy = {**with_recipe(d, kept), "learning_rate": {"value": 1e-3, "of": "bits-mlp"}}
     assert _recipe(toy)[0].startswith("Recipe  as in the runs (KL 0, entropy 0, responses to")
+    bare = Kept(words={"learning_rate": 1e-6}, recorded=("learning_rate",), unsaid=("kl_coef",))
+    bare_lines = _recipe({**toy, **with_recipe(d, bare), "learning_rate": toy["learning_rate"]})
+    assert bare_lines == ["Recipe  not logged, so default: KL"]
 
 
 def test_a_file_says_the_rate_of_each_batch_and_runs_are_priced_by_it(tmp_path: Path) -> None:

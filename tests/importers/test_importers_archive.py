@@ -12,10 +12,11 @@ import pytest
 
 from isocompute.cli import main
 from isocompute.errors import InputError
-from isocompute.importers import load_settings, read_log, to_curves
+from isocompute.importers import load_settings, read_log, settings_from, to_curves
 from isocompute.importers.archive import import_logs, load_imported, store_runs
 from isocompute.importers.values.imported import ImportedRun, RowError
 from isocompute.importers.values.spent import Spent
+from isocompute.sources import load_curves
 from isocompute.store.doctor import examine
 from isocompute.store.seals import IMPORTED
 
@@ -38,6 +39,19 @@ def test_a_stored_run_is_the_run_that_was_read(tmp_path: Path, name: str) -> Non
     loaded = load_imported(tmp_path / "study")
     assert [flat(run) for run in loaded] == [flat(run) for run in runs]
     assert len(to_curves(loaded)) == len(to_curves(runs))
+
+
+def test_the_gpus_of_an_imported_run_may_be_said_later(tmp_path: Path) -> None:
+    rows = [{"step": s, "data": {"val-core/a/acc/mean@4": 0.3 + s / 100, "timing_s/step": 9.0}}
+            for s in range(1, 31)]  # fmt: skip
+    log = tmp_path / "n4.jsonl"
+    log.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    import_logs([log], tmp_path / "s", settings=settings_from(BP_N))
+    (unsaid,) = load_curves(tmp_path / "s")
+    assert unsaid.gpu_hours_K is None
+    (said,) = load_curves(tmp_path / "s", settings={"gpus": 8})
+    assert said.gpu_hours_K is not None
+    assert said.gpu_hours_K[-1] == pytest.approx(30 * 9 * 8 / 3600)
 
 
 def test_importing_twice_keeps_a_run_once(tmp_path: Path) -> None:

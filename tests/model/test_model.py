@@ -329,7 +329,7 @@ def test_what_chose_the_settings_is_taken_out_of_their_weights() -> None:
         patch.setattr(noises, "_mean_covariance", seen)
         for seed in range(16):
             rng = np.random.default_rng(seed)
-            found = noise_hypotheses(data, reference, (1 / 300, 0.1), evidence, rng)
+            found = noise_hypotheses(data, reference, (1 / 300, 0.1), [evidence], rng)
             assert found.weight_S.sum() == pytest.approx(1)
             assert len(found.weight_S) <= noises.SETTINGS
             np.testing.assert_allclose(found.misfit, found.sizes[:, 4] * 0.4)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import product
 
 import numpy as np
 import pytest
@@ -66,6 +67,27 @@ def test_planted_scores_lie_in_their_intervals() -> None:
             off.append(np.abs(found.mean(axis=0) - truth))
     assert np.mean(inside) >= 0.88
     assert np.mean(off) < 0.006
+
+
+def test_where_n_matters_much_what_seeds_agree_on_is_no_luck() -> None:
+    """Two seeds of 12 configurations whose ceilings differ by 0.3, far more than in the prior."""
+
+    def truth(b_p: int, n: int, x: FloatArray) -> FloatArray:
+        height = 0.36 - 0.02 * (np.log2(b_p * n) - 9) ** 2
+        return np.asarray(0.3 + height / (1 + np.exp(-2.4 * (np.log10(np.maximum(x, 1)) - 4))))
+
+    rng, out = np.random.default_rng(0), list[Curve]()
+    for b_p, n, seed in product((8, 32), (4, 8, 16, 32, 64, 128), (0, 1)):
+        x = np.append(0, 300_000 / 2 ** (np.arange(11, -1, -1) / 2))
+        p = truth(b_p, n, x * 10 ** rng.normal(0, 0.03)) + rng.normal(0, 0.006)
+        out.append(Curve(problems_per_batch=b_p, rollouts_per_problem=n, seed=seed,
+                         run=f"{b_p}-{n}-{seed}", rollouts_K=x,
+                         score_K=rng.binomial(2000, p) / 2000))  # fmt: skip
+    found = fit_posterior(out, draws=60)
+    score_DJ = found.scores(np.log10([2e5]))[:, :, 0]
+    off = score_DJ.mean(axis=0) - [truth(*c, np.array(2e5)) for c in found.configurations]
+    assert np.abs(off).max() < 0.03
+    assert score_DJ.std(axis=0).max() < 0.02
 
 
 @pytest.mark.long

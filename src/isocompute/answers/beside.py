@@ -23,7 +23,7 @@ from isocompute.answers.best import AS_GOOD, choice, interval
 from isocompute.answers.broke import to_its_peak
 from isocompute.answers.claims import confounded
 from isocompute.answers.logged import in_logs, score_text
-from isocompute.answers.prescribe import Prescription, Question, prescribe
+from isocompute.answers.prescribe import Prescription, Question, candidates, prescribe
 from isocompute.answers.spending import apart
 from isocompute.answers.steps import first_to
 from isocompute.answers.verdict import named
@@ -94,7 +94,9 @@ def gain_over_today(q: Question, found: Prescription) -> dict[str, Any] | None:
             f"the current batch must fit into the budget, but {now} takes {now.batch_size:,} "
             f"rollouts and the budget is {compact(q.rollouts(now))}; correct --current."
         )
-    score_D = fit.scores_of([now], q.x)[:, 0]
+    # Draws of an untested one depend on what is asked for beside it: those that it was chosen by.
+    which = one if now in (one := candidates(q)) else [now]
+    score_D = fit.scores_of(which, q.x)[:, which.index(now)]
     gain_D = found.score_D - score_D
     return {
         **now._asdict(), "tested": now in fit.configurations, "score": gain_D.mean(),

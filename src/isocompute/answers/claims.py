@@ -127,6 +127,9 @@ def compare(frontier: Frontier, chosen_J: BoolArray, level: float) -> dict[str, 
     score_DJ = frontier.scores_at(at)[:, rows]
     mean_J, best_J = score_DJ.mean(axis=0), probability_best(score_DJ[:, :, None])[:, 0]
     named = [frontier.configurations[j]._asdict() for j in rows]
+    # Of equal ones every draw has a largest and a smallest: how far these two are apart may be 0.
+    apart_D = score_DJ[:, mean_J.argmax()] - score_DJ[:, mean_J.argmin()]
+    low, high = interval(apart_D, level)[0], interval(np.ptp(score_DJ, axis=1), level)[1]
     return {
         "at": 10**at,
         "scores": [
@@ -134,7 +137,7 @@ def compare(frontier: Frontier, chosen_J: BoolArray, level: float) -> dict[str, 
             for c, mean, score_D, best in zip(named, mean_J, score_DJ.T, best_J, strict=True)
         ],
         "spread": np.ptp(mean_J),
-        "interval": interval(np.ptp(score_DJ, axis=1), level),
+        "interval": (max(low, 0.0), high),
         "noise": np.ptp(score_DJ - mean_J, axis=1).mean(),
     }
 

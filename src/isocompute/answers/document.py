@@ -57,7 +57,7 @@ def fit_document(fit: Fit, *, whole: bool = True) -> dict[str, Any]:
         "provenance": lambda: provenance(fit) if whole else
             {"sources": fit.sources, "score_range": list(range_of(fit.curves))},
         "curves": lambda: _curves(fit),
-        "best": lambda: [best._asdict() for best in fit.best],
+        "best": lambda: [_best(fit, best) for best in fit.best],
         "by_gpu_hours": lambda: _by_gpu_hours(fit),
         "neighbours": lambda: fit.neighbours(fit.support[1]),
         "frontier": lambda: frontier.stretches,
@@ -98,6 +98,12 @@ def chances(fit: Reading, x_X: FloatArray, score_DJX: FloatArray) -> dict[str, A
     }
 
 
+def _best(fit: Fit, best: Best) -> dict[str, Any]:
+    n, x = best.tested_rollouts_per_problem, best.x
+    stable, _ = fit.stable_problems_per_batch(n, x)
+    return {**best._asdict(), "stable_problems_per_batch": stable}
+
+
 def _by_gpu_hours(fit: Fit) -> dict[str, Any] | None:
     """The best n where all were last compared at equal GPU-hours; None for runs without times."""
     if fit.unit != "rollouts" or fit.batch_size or "gpu-hours" not in counted_in(fit.curves):
@@ -124,7 +130,8 @@ def law_of(fit: Reading, quantity: Quantity) -> dict[str, Any]:
             level=fit.level,
         ),
         "rising": {"from": 10**rising.start, "octaves": rising.octaves,
-                   "lower_bound": rising.lower_bound, "claimed": rising.claimed},
+                   "lower_bound": rising.lower_bound, "upper_bound": rising.upper_bound,
+                   "claimed": rising.claimed},
         "at": [{"x": best.x / per_unit, **_at(best, quantity, fit.batch_size)}
                for best in fit.best if not best.extrapolated],
     }  # fmt: skip

@@ -153,7 +153,7 @@ class _Contest:
     """The candidates of a question, their scores at its budget, and what forbids them."""
 
     def __init__(self, q: Question) -> None:
-        self.q, self.which = q, _candidates(q)
+        self.q, self.which = q, candidates(q)
         self.n_F = np.array([c.rollouts_per_problem for c in self.which])
         self.score_DF = q.fit.scores_of(self.which, q.x)
         self.mean_F: FloatArray = self.score_DF.mean(axis=0)
@@ -272,7 +272,7 @@ def none_came_so_far(q: Question) -> list[Notice]:
 
     What a neighbour would score is no answer then: it is guessed from these runs.
     """
-    of = {c: q.blocked(c) for c in _candidates(q) if c in q.fit.configurations}
+    of = {c: q.blocked(c) for c in candidates(q) if c in q.fit.configurations}
     dead = [c for c, limit in of.items() if limit == "broken"]
     if not dead or None in of.values():
         return []
@@ -283,7 +283,7 @@ def none_came_so_far(q: Question) -> list[Notice]:
                    smaller=two_digits(end), trains={last: end})]  # fmt: skip
 
 
-def _candidates(q: Question) -> list[Configuration]:
+def candidates(q: Question) -> list[Configuration]:
     """What may be prescribed: see `prescribe`."""
     fit, known = q.fit, q.fit.tested_n
     low, high = max(1, known[0] // 2), 2 * known[-1]

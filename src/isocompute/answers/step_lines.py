@@ -62,7 +62,7 @@ def with_checks(d: Mapping[str, Any], steps: Sequence[Mapping[str, Any]], most: 
     Args:
         most: how many units it may be said in.
     """
-    if not (paid := [one for one in steps if one.get("rollouts")]):
+    if not (paid := _priced(steps)):
         return ""
     total, spent = _together(paid)
     # Of tokens there is no need beside hours and money.
@@ -92,10 +92,14 @@ def share_paid(d: Mapping[str, Any], steps: Sequence[Mapping[str, Any]]) -> floa
     """What some checks take of the price of a plan's run; None: nothing that shows."""
     if d.get("after_checks") is None:
         return None
-    paid = [one for one in steps if one.get("rollouts")]
+    paid = _priced(steps)
     if d.get("trained") or not paid or (share := _times(d, *_together(paid))) < _SHOWS:
         return None
     return share
+
+
+def _priced(steps: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    return [one for one in steps if one.get("rollouts")]
 
 
 def _together(paid: Sequence[Mapping[str, Any]]) -> tuple[dict[str, Any], float]:
@@ -157,21 +161,30 @@ def too_dear_lines(d: Mapping[str, Any], first: Sequence[Mapping[str, Any]]) -> 
     for step in left:
         cost = step_cost(step)[0]
         if _in_vain(step, d):
-            cost += f"; {stake_words(step, d)}"
+            cost += f"; {stake_words(step, d, first)}"
         head += wrapped(f"  - {step['do']}" + (f"   ({cost})" if cost else ""))
         head += pasted(step["command"], WIDTH, " " * 4, " " * 6) if step["command"] else []
     return head
 
 
-def stake_words(step: Mapping[str, Any], d: Mapping[str, Any]) -> str:
-    """The score that a step may gain, and that its price costs; "" where nobody knows."""
+def stake_words(
+    step: Mapping[str, Any], d: Mapping[str, Any], first: Sequence[Mapping[str, Any]] = ()
+) -> str:
+    """The score that a step may gain, and that its price costs; "" where nobody knows.
+
+    Args:
+        first: what is paid beside it.
+    """
     gain, lost = step.get("gain"), step.get("lost")
     if gain is None or lost is None:
         return ""
     said = f"may gain {score_text(d, gain) if gain > 0 else 'nothing'}"
     share = _times(d, step["cost"], step["rollouts"])
-    if share > _WHOLE:
-        return f"{said}, costs {'more than the budget' if share > 1 + ALIKE else 'most of the run'}"
+    every = share + _times(d, *_together(paid)) if (paid := _priced(first)) else share
+    if every > _WHOLE:
+        whole = "the budget" if share > 1 + ALIKE else "is left"
+        more = f"more than {whole}" if every > 1 + ALIKE else "most of the run"
+        return f"{said}, costs {more}"
     cost = score_text(d, lost)
     return said + (f", costs {cost}" if cost != score_text(d, 0.0) else "")
 

@@ -265,6 +265,8 @@ def run_next(
     for step in steps:
         step |= worth(step["settles"], efforts[step["settles"]], paid)
         paid += [] if in_vain(step) else [efforts[step["settles"]]]
+    for step in filter(in_vain, steps):  # they would be paid beside all those
+        step |= worth(step["settles"], efforts[step["settles"]], paid)
     return steps
 
 

@@ -49,7 +49,9 @@ ENOUGH_N = 3  # with fewer n, and with fewer runs of one, what others show says 
 def limits(fit: Fit) -> list[Notice]:
     """Every notice of a fit, the gravest first."""
     # What was read comes first, then whether the runs learned: else there is nothing to predict.
-    parts = (_read, _learned, _own_test, untested, _best, _falls, _runs)
+    # Where n are open the answer itself is; of one or two n it is so anyhow.
+    open_ = (_open, untested) if len(fit.tested_n) >= ENOUGH_N else (untested, _open)
+    parts = (_read, _learned, _own_test, *open_, _best, _falls, _runs)
     return ordered([one for part in parts for one in part(fit)])
 
 
@@ -142,12 +144,16 @@ def _own_test(fit: Reading) -> Iterator[Notice]:
 
 
 def _on(fit: Reading, which: Sequence[Configuration]) -> dict[str, Any]:
-    """Fields of a remedy: train these to twice the largest budget."""
+    """Fields of a remedy: train these to twice the largest budget; if all fell, anew."""
+    if not (sound := [c for c in which if c not in fallen(fit)]):
+        anew = {"which": named(fit, which), "trains": seeds(fit, which, 1)}
+        return {"how": "again at half the learning rate", **anew}
     to, trains = 2 * fit.reached(), dict[Configuration, float]()
-    for c in which:
+    for c in sound:
         ran = fit.trained(c)
         trains[c] = Work(fit.buys(c, to) - ran, after=ran) if ran > 0 else 0.0
-    return {"which": named(fit, which), "to": to, "unit": fit.unit, "trains": trains}
+    how = f"on to {compact(to)} {unit_words(fit.unit)}"
+    return {"which": named(fit, sound), "how": how, "trains": trains}
 
 
 def _learned(fit: Reading) -> Iterator[Notice]:
@@ -227,8 +233,9 @@ def untested(
         yield notice("few_seeds", which=named(fit, list(few)), trains=trains)
     if len(n) > 1 and confounded(fit.configurations):
         two = [*of[:2], *(c for c in fit.configurations if c not in of)][:2]
-        again = [c._replace(problems_per_batch=2 * c.problems_per_batch) for c in two]
-        yield notice("n_confounded_with_batch", trains=seeds(fit, again, 1, x))
+        again = [fit.check_of(c._replace(problems_per_batch=2 * c.problems_per_batch), c, x)
+                 for c in two]  # fmt: skip
+        yield notice("n_confounded_with_batch", trains={**again[0], **again[1]})
 
 
 def _first_untested(fit: Fit) -> Configuration:
@@ -239,21 +246,27 @@ def _first_untested(fit: Fit) -> Configuration:
     return wanted[first_to_try(guess_DF - own_D[:, None], np.array([n for _, n in wanted]))]
 
 
+def _open(fit: Fit) -> Iterator[Notice]:
+    """That several n may be best at the largest budget compared."""
+    last = [b for b in fit.best if not b.extrapolated][-1]
+    yield from open_choice(fit, last.confidence_set, last.as_good,
+                           last.tested_rollouts_per_problem, len(fit.tested_n), last.x)
+
+
 def _best(fit: Fit) -> Iterator[Notice]:
     """What limits the best n, at the end of the support and on the way there."""
     inside, tested = [b for b in fit.best if not b.extrapolated], fit.tested_n
     first, last = inside[0], inside[-1]
     if len(tested) == 1:
         return
-    yield from open_choice(fit, last.confidence_set, last.as_good,
-                           last.tested_rollouts_per_problem, len(tested), last.x)
     for n, end in ((tested[-1], "largest"), (tested[0], "smallest")):
         if abs(np.log2(last.rollouts_per_problem / n)) < 1e-6:
             beyond = 2 * n if end == "largest" else n // 2
             if beyond > 1:  # one rollout of a problem has no group to be compared with
                 other = fit.at_n(last.configuration, beyond)
                 yield notice("optimum_at_edge", at=last.x, unit=fit.unit, n=n, end=end,
-                             beyond=beyond, trains=seeds(fit, [other], 1))  # fmt: skip
+                             beyond=beyond,
+                             trains=fit.check_of(other, last.configuration, last.x))  # fmt: skip
     if fit.rise.octaves > NOTHING and not fit.rise.claimed:
         ends = sorted({first.configuration, last.configuration})
         yield notice("rise_not_claimed", times=fold(fit.rise.octaves), those=named(fit, ends),

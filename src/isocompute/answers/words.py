@@ -151,7 +151,9 @@ def _rows(d: Mapping[str, Any]) -> list[str]:
         ("data", passes_words(d)), ("for less", less_words(d)), ("stop if", check_words(d)),
     ):  # fmt: skip
         out += _row(name, text) if text else []
-    if guesses := d["neighbours"][:2]:
+    today = [gain and gain[name] for name in Configuration._fields]  # it has rows of its own
+    if guesses := [row for row in d["neighbours"]
+                   if [row.get(name) for name in Configuration._fields] != today][:2]:
         each = (f"{row['rollouts_per_problem']}: "
                 f"{_between(d, row['gain'], row['gain_interval'], '+')}" for row in guesses)
         out += _row("untested n", ", ".join(each))

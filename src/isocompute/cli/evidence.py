@@ -14,8 +14,9 @@ from isocompute.report.words import RULES
 Row = Mapping[str, Any]
 
 
-def backtest_lines(test: Row, digits: int) -> list[str]:
+def backtest_lines(document: Row) -> list[str]:
     """What the model said of what it was not shown, and what other rules would have lost."""
+    test, digits = document["backtest"], digits_of(document)
     if test["mae_model"] is None:
         return ["Back-test: not possible on this sweep."]
     cuts = " and ".join(compact(cut) for cut in test["cuts"])
@@ -34,6 +35,8 @@ def backtest_lines(test: Row, digits: int) -> list[str]:
     rules = ", ".join(
         f"{RULES.get(name, name)} {number(lost, digits)}" for name, lost in test["rules"].items()
     )
+    if len({c["rollouts_per_problem"] for c in document["curves"]}) == 1:
+        return lines  # there was nothing to choose
     return lines + wrapped(f"Score lost at the end by choosing n at the cut: {rules}.")
 
 

@@ -50,7 +50,7 @@ def full_lines(document: Row, options: str = "", *, target: float | None = None)
     lines += spread_lines(document)
     lines += best_n_lines(document.get("best_n", ()), digits_of(document))
     lines += gap_lines(document["train_test"], digits_of(document))
-    lines += ["", *backtest_lines(document["backtest"], digits_of(document))]
+    lines += ["", *backtest_lines(document)]
     lines += ["", *_paper_beside(document)] if several else []
     return [*lines, "", *note_lines(document)]
 

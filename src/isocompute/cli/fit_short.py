@@ -134,7 +134,7 @@ def _best(best: Sequence[Row], document: Row) -> list[str]:
     lines = _packed("Best n", cells)
     kind, value = document["setting"]["kind"], document["setting"]["value"]
     if kind == "joint":
-        cells = [f"{_at(b['x'], unit)}: {b['problems_per_batch']}" for b in picked]
+        cells = [f"{_at(b['x'], unit)}: {b['stable_problems_per_batch']}" for b in picked]
     elif kind == "fixed_batch_size":
         cells = [f"{_budget(b['x'])}: {whole(value / b['tested_rollouts_per_problem'])}"
                  for b in picked]  # fmt: skip
@@ -177,8 +177,11 @@ def _rise(law: Row, notices: Sequence[Row], best: Sequence[Row]) -> str:
         if rising["octaves"] > 0.05:
             return f"rises {fold(rising['octaves'])}, but noise alone may explain that"
         # Of n that end level the best one moves by chance, and that is no rise.
-        if round(best[-1]["rollouts_per_problem"]) > round(best[0]["rollouts_per_problem"]):
-            return "whether it rises cannot be told: several n score alike"
+        most, told = max(map(int, best[0]["probability"])), "whether it rises cannot be told"
+        if round(best[0]["rollouts_per_problem"]) == most:
+            return f"{told}: n = {most} is the largest tested"
+        if rising["upper_bound"] >= 1:  # a doubling, the step between n
+            return f"{told}: several n may be best"
         return "does not rise with the budget"
     text = f"rises {fold(rising['octaves'])}, at least {at_least_fold(rising['lower_bound'])}"
     if "non_monotone" in codes:

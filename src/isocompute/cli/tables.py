@@ -32,8 +32,10 @@ def compare_lines(document: Row) -> list[str]:
         "tie": f"a tie (within {document['tie']:.2f})",
         "undecided": "undecided",
     }
+    shared, what = len(document["configurations"]), document["metric"] or "score"
+    mean = f", mean of the {shared} (B_p, n) of both" if shared > 1 else ""
     lines = [
-        f"B - A of {document['metric'] or 'score'} at equal rollouts; A is {a}, B is {b}",
+        f"B - A of {what} at equal rollouts{mean}; A is {a}, B is {b}",
         f"At the largest budget both cover: {verdict[document['verdict']]}.",
         "",
     ]

@@ -100,10 +100,11 @@ def _recipe(d: Row, *, brief: bool = False) -> list[str]:
             for word, short in names.items() if word in of["recorded"]]  # fmt: skip
     said += [f"responses to {of['response_limit']:,}"] if of["response_limit"] else []
     unsaid = [names.get(word, word.replace("_", " ")) for word in of["unsaid"]]
-    left = f"; not logged, so default: {', '.join(unsaid)}" if unsaid else ""
-    if brief and unsaid:
-        left = f"; {len(unsaid)} word{'s' * (len(unsaid) > 1)} not logged: --json"
-    return _row("Recipe", f"as in the runs ({', '.join(said)}){left}")
+    parts = [f"as in the runs ({', '.join(said)})"] if said else []
+    if unsaid:
+        parts.append(f"{len(unsaid)} word{'s' * (len(unsaid) > 1)} not logged: --json" if brief
+                     else f"not logged, so default: {', '.join(unsaid)}")  # fmt: skip
+    return _row("Recipe", "; ".join(parts)) if parts else []
 
 
 def _cost_rows(d: Row) -> list[str]:
@@ -330,17 +331,14 @@ def why_lines(d: Row, spent: str) -> list[str]:
         f"n = {listed}: that loses {after['choice']:.3f}, or {after['choice_at_best']:.3f} if it "
         f"were sure which is best. Its cost ({spent}) loses {after['spending']:.3f}.",
     ]
-    lost = {one["rollouts_per_problem"]: one["loss"] for one in guesses}
-    near = [f"n = {k} loses {_compared(lost[k] - lost[n])}" for k in (n // 2, 2 * n) if k in lost]
+    # How far those as good lie apart is chance.
+    lost = {one["rollouts_per_problem"]: one["loss"] - none["loss"]
+            for one in guesses if not one["as_good"]}  # fmt: skip
+    near = [f"n = {k} loses {lost[k]:.3f} more" for k in (n // 2, 2 * n) if k in lost]
     said += [f"Against n = {n}: {', '.join(near)}."] if near else []
     scaled = _scaled(worth)
     said += [f"After a sweep with runs {', '.join(scaled)}."] if scaled else []
     return [line for one in said for line in textwrap.wrap(one, WIDTH, subsequent_indent="  ")]
-
-
-def _compared(more: float) -> str:
-    size = f"{abs(more):.3f}"
-    return "as much" if float(size) == 0 else f"{size} {'more' if more > 0 else 'less'}"
 
 
 def worth_words(d: Row, took: str) -> str:

@@ -24,8 +24,8 @@ UNITS = ("rollouts", "tokens", "gpu-hours")  # what a budget may be counted in
 _UNCOUNTED = {
     "tokens": "a fit by tokens needs a `tokens` column on every row, but the run of {} lacks it; "
     "add it or fit by rollouts.",
-    "gpu-hours": "a fit by GPU-hours needs the time of every run, but that of {} has none; import "
-    "its log with --set gpus=N, or fit by rollouts.",
+    "gpu-hours": "a fit by GPU-hours needs the time of every run, but that of {} has none; if its "
+    "log has times, say --set gpus=N, else fit by rollouts.",
 }
 
 

@@ -40,7 +40,7 @@ TABLES: Mapping[str, Mapping[str, Template]] = {
         "no_skill": _stop(
             "The fit failed its own test: it predicts held-out scores worse than assuming no "
             "change (skill {skill:.2f}).",
-            "Train one run of {which} on to {to:k} {unit}{takes}, then fit again."),
+            "Train one run of {which} {how}{takes}, then fit again."),
         "intervals_widened": _caution(
             "Too many held-out scores missed their intervals: beyond the data, intervals are now "
             "{times:.1f} times as wide.",
@@ -48,7 +48,7 @@ TABLES: Mapping[str, Mapping[str, Template]] = {
         "intervals_missed": _stop(
             "The fit failed its own test: {share:.0%} of {n_held_out} held-out scores lay inside "
             "their {level:.0%} intervals.",
-            "Train one run of {which} on to {to:k} {unit}{takes}, then fit again."),
+            "Train one run of {which} {how}{takes}, then fit again."),
         "nothing_held_out": _caution(
             "The sweep is too short for a back-test: how well the fit predicts is not known.",
             "Evaluate every run at 6 budgets or more, evenly in the logarithm."),
@@ -352,7 +352,8 @@ class _Words(string.Formatter):
             return compact(value)
         if isinstance(value, list):
             return some_of(map(str, value), LISTED)
-        return str(super().format_field(value, spec))
+        text = str(super().format_field(value, spec))
+        return text.replace("e-0", "e-") if spec == "g" else text  # a rate of 1e-6
 
 
 def notice(code: str, *, trains: Effort | None = None, **values: Any) -> Notice:

@@ -276,17 +276,25 @@ def _store(connection: sqlite3.Connection, run: ImportedRun) -> None:
     )
 
 
-def load_imported(folder: str | Path) -> list[ImportedRun]:
+def load_imported(folder: str | Path, gpus: float | None = None) -> list[ImportedRun]:
     """The imported runs of a study folder; empty where none were imported.
+
+    Args:
+        folder: of the study.
+        gpus: that timed runs were trained on, as said now; None: as said at the import.
 
     Raises:
         InputError: if there is no study there, or a record is damaged.
     """
     database = Database(folder)
     try:
-        return _loaded(database)
+        runs = _loaded(database)
     finally:
         database.close()
+    return runs if gpus is None else [
+        replace(run, provenance=replace(told, gpu_s_per_step=told.s_per_step * gpus))
+        if (told := run.provenance).s_per_step is not None else run for run in runs
+    ]  # fmt: skip
 
 
 def imported_rows(folder: str | Path, *, times: bool = True) -> Iterator[dict[str, Any]]:

@@ -37,6 +37,7 @@ from isocompute.model.solve import Problem, gauss_newton, linear_evidence, solve
 from isocompute.model.threads import one_thread
 from isocompute.model.walk import Walkers, walk
 
+WIDER = 0.0, 2.0  # standard deviations of the scales by which sizes of the noise are chosen
 ROUNDS = 3  # of hypotheses, the first from the prior
 TRIED, LEAST_TRIED = 64, 8  # hypotheses of one round; fewer where few draws are asked for
 DECLINE = 0.1  # prior probability that scores fall after a peak
@@ -70,10 +71,12 @@ def fit_posterior(
     data = reduce_curves(curves)
     reference, white, start = _reference(data)
     prior = _prior(data, Form(), white[0])
-    usual = prior.covariance(prior.median()[None]).inverse()
-    of = Form(), data.x_JK, data.has_JK, data.score_JK
-    evidence = partial(linear_evidence, *of, start, prior.mean(), usual)
-    noise = noise_hypotheses(data, reference, white, evidence, rng)
+    of = Form(), data.x_JK, data.has_JK, data.score_JK, start, prior.mean()
+    scales = prior.median()[None] + np.array(WIDER)[:, None]
+    each = prior.covariance(scales).inverse()
+    evidences = [partial(linear_evidence, *of, each.take(slice(i, i + 1)))
+                 for i in range(len(WIDER))]  # fmt: skip
+    noise = noise_hypotheses(data, reference, white, evidences, rng)
     scaling = scaling_of(noise.covariance, data.has_JK)
     tried = min(TRIED, max(draws // 5, LEAST_TRIED))
     plain, declining = (

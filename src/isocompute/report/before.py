@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from isocompute.answers.step_lines import (
@@ -40,7 +40,7 @@ def before(document: Document, *, plan: bool) -> Section:
         if document.get("trained") else "Checks before you spend",
         "together": f"{head} {spent}." if spent else "",
         "again": any(one["settles"] in OF_THE_SWEEP for one in first),
-        "dear": [_sentence(_priced(one, document)) for one in left],
+        "dear": [_sentence(_priced(one, document, worth)) for one in left],
     }
 
 
@@ -67,9 +67,12 @@ def _do_first(document: Document) -> list[Section]:
     ]
 
 
-def _priced(step: Mapping[str, Any], document: Document) -> str:
-    """A step with what it costs, in hours or money, and what it may gain."""
-    beside = [part for part in (step_cost(step)[:2][-1], stake_words(step, document)) if part]
+def _priced(
+    step: Mapping[str, Any], document: Document, first: Sequence[Mapping[str, Any]] = ()
+) -> str:
+    """A step with what it costs, in hours or money, and what it may gain beside the first ones."""
+    stake = stake_words(step, document, first)
+    beside = [part for part in (step_cost(step)[:2][-1], stake) if part]
     return str(step.get("do") or "") + (f" ({'; '.join(beside)})" if beside else "")
 
 

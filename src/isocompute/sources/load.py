@@ -277,11 +277,12 @@ def _read(asked: _Asked) -> Found:
         return Found(curves, train if asked.train else [])
     file = Path(asked.path)
     if is_study(file):
+        gpus = getattr(asked.settings, "gpus", None)
         own = study_curves(
             file, asked.where, metric=asked.metric, problem_set=asked.problem_set,
-            split=asked.split, train=asked.train, gpus=getattr(asked.settings, "gpus", None),
+            split=asked.split, train=asked.train, gpus=gpus,
         )  # fmt: skip
-        logs = _of_logs(asked, imported) if (imported := load_imported(file)) else Found([])
+        logs = _of_logs(asked, imported) if (imported := load_imported(file, gpus)) else Found([])
         if not imported:
             _require_rates(asked)
         return Found(own.curves + logs.curves, [*own.train, *logs.train], own.runs, logs.logs)

@@ -71,6 +71,16 @@ def test_seeds_by_letters_are_seeds(tmp_path: Path) -> None:
     assert len(load(tmp_path, ACC, ["problems_per_batch=6"])) == 4
 
 
+def test_a_letter_behind_the_seed_of_a_name_is_no_recipe(tmp_path: Path) -> None:
+    names = {(n, s): f"grpo-n{n}-s{s}{'x' * (s == 1)}" for n in (4, 8) for s in (1, 2, 3)}
+    rows = [f"{name},6,{n},{s},{at},{score(at, n, s / 700)}"
+            for (n, s), name in names.items() for at in AT]  # fmt: skip
+    file = write(tmp_path / "all.csv", "\n".join([HEAD, *rows]) + "\n")
+    assert len(load(file)) == 6
+    word = write(tmp_path / "kl.csv", file.read_text().replace("s1x", "s1kl"))
+    assert "another word of a name may say another recipe" in refused(word)
+
+
 @pytest.mark.parametrize(("column", "values"), [
     ("setup", ["8xA100", "8xH100", "8xH100", "8xA100", "8xA100", "8xH100"]),
     ("condition", ["ok", "ok", "ok", "restarted once", "ok", "ok"]),

@@ -298,7 +298,10 @@ def _without_settings(run: Named) -> str:
     for name, value in zip(DESIGN, run.design, strict=True):
         said = written_in(text, name)
         if said is not None and value in (None, int(text[slice(*said)])):
-            text, found = f"{text[: said[0]]}*{text[said[1] :]}", found + 1
+            rest = text[said[1] :]
+            if name == "seed":  # s0b was done again, as s0-b was
+                rest = re.sub(r"^[a-z](?![a-z0-9])", "", rest, flags=re.I)
+            text, found = f"{text[: said[0]]}*{rest}", found + 1
     if not is_matched:
         own = rf"(?<=[A-Za-z])0*{run.design[2]}(?![\w.])"  # n4-x1 may say seed 1
         return re.sub(own, "*", text) if found else text

@@ -177,9 +177,9 @@ class Progress:
         """Every row at the step that its epoch tells; none where they do not tell all."""
         if self.total is None:
             return []
-        if _is_of_each(self._rows, self.total):
+        if every := _updates_of_each(self._rows, self.total):
             self.by_epoch = True
-            return [(at, row.values, row.line) for at, row in enumerate(self._rows, 1)]
+            return [(every * at, row.values, row.line) for at, row in enumerate(self._rows, 1)]
         read = (_by_epoch(self._rows, self._ended, self.total, after=a) for a in (True, False))
         found = [steps for steps in read if steps]
         if not found or found[0] != found[-1]:
@@ -219,17 +219,21 @@ class _Row:
         return any(self.values[key] != other.values[key] for key in (*both, "epoch"))
 
 
-def _is_of_each(rows: Sequence[_Row], total: int) -> bool:
-    """Whether rows are of one update each, in order; some that were held back stand behind it."""
-    if len(rows) != total or not all(
-        row.trains and at <= row.bar() for at, row in enumerate(rows, 1)
-    ):
-        return False
+def _updates_of_each(rows: Sequence[_Row], total: int) -> int:
+    """Of how many updates each row is, in order to the plan's end; 0 where that is not known.
+
+    Some that were held back stand behind their bar, none before it.
+    """
+    every, left = divmod(total, len(rows))
+    if left or not all(row.trains and every * at <= row.bar() for at, row in enumerate(rows, 1)):
+        return 0
     told = [number(row.values.get("epoch")) for row in rows]
     texts = [str(row.values.get("epoch")).partition(".")[2] for row in rows]
-    step_K, epoch_K = np.arange(1, total + 1), np.array([np.nan if e is None else e for e in told])
-    off_K = np.abs(epoch_K - epoch_K[-1] * step_K / total)
-    return bool((off_K <= 10.0 ** -max(map(len, texts))).all())  # of a digit, half at either end
+    at_K = np.arange(1, len(rows) + 1)
+    epoch_K = np.array([np.nan if epoch is None else epoch for epoch in told])
+    off_K = np.abs(epoch_K - epoch_K[-1] * at_K / len(rows))
+    digit = 10.0 ** -max(map(len, texts))  # half of it at either end
+    return every if bool((off_K <= digit).all()) else 0
 
 
 def _by_epoch(

@@ -121,6 +121,31 @@ def test_a_group_that_no_batch_fits_is_told(tmp_path: Path) -> None:
         assert not any("batch_size" in note for note in run.notes)
 
 
+# What a row is of.
+
+
+def games(last: int, each: int) -> list[dict[str, object]]:
+    """A row for every game: one of training in each update, and some of held-out words."""
+    rows = list[dict[str, object]]()
+    for s in range(1, last + 1):
+        rows.append({"log_type": "train", "step": s, "gain": s / 90, "loss_at": 0.1})
+        rows += [{"log_type": "eval", "step": s, "gain": (s * k % 7) / 9, "loss_at": -1.0}
+                 for k in range(each) if not s % 10]  # fmt: skip
+    return rows
+
+
+def test_rows_of_single_games_are_no_scores_of_a_step(tmp_path: Path) -> None:
+    told = refused(lines(tmp_path / "a.jsonl", games(60, 12)), SIZES, ["gain=avg"])
+    assert "gain has up to 12, row after row, at 6 of 6 steps, as single answers have" in told
+    assert "write the mean of each step" in told
+
+
+def test_a_type_of_rows_says_their_split(tmp_path: Path) -> None:
+    (run,) = read(lines(tmp_path / "a.jsonl", games(60, 1)), SIZES, ["gain=avg"])
+    of = {s.split: s.step_K.tolist() for s in run.series}
+    assert of == {"train": [*range(1, 61)], "validation": [*range(10, 61, 10)]}
+
+
 # Consoles beside what they are of.
 
 

@@ -19,6 +19,7 @@ from isocompute.importers.runs.changing import (
     join_renamed,
     refuse_changed,
     refuse_renamed_on_the_way,
+    refuse_samples,
     refuse_several,
 )
 from isocompute.importers.runs.collected import Collected
@@ -224,6 +225,7 @@ def _tell_order(c: Collected, what: str, redone: int | None, is_backward: bool) 
         )
     if inferred or any(" with another score" in line for line in notes):
         refuse_still(c.points, what)
+        refuse_samples(c.points, what)
         refuse_several(c.name, c.perhaps)
         doubts.refuse_going_on(c, what)
         if told := of_two_kinds(c.points):

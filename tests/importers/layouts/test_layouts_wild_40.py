@@ -200,6 +200,23 @@ def test_rows_of_five_updates_that_a_buffer_held_back_are_counted(tmp_path: Path
         read(cut, SIZES)
 
 
+def test_a_training_by_examples_before_that_of_rewards_is_no_curve(tmp_path: Path) -> None:
+    """One console, as a notebook keeps it: bars are drawn now and then, epochs have four digits."""
+
+    def row(epoch: float, **values: str) -> str:
+        return str({"loss": "0.4", "learning_rate": "2e-06", **values, "epoch": f"{epoch:.4g}"})
+
+    out = "\n".join(row(s * 20 / 99) for s in range(1, 9))  # of 178 updates, each of 20
+    out += f"\n{row(1.798, train_runtime='9')}\n\r100%|   | 178/178 [00:01<00:00, 1.0s/it]\n"
+    for s in range(1, 13):
+        out += row(s * 5 / 47, reward=f"{s / 90:.4f}") + "\n"
+        out += f"\r {s}%|   | {s * 5}/60 [00:01<01:00, 1.0s/it]\n" * (not s % 4)
+    out += row(60 / 47, train_runtime="9") + "\n"
+    (run,) = (one for one in read(put(tmp_path / "a.log", out), SIZES) if one.series)
+    assert run.series[0].step_K.tolist() == [*range(5, 61, 5)]
+    assert run.series[0].score_K.tolist() == pytest.approx([s / 90 for s in range(1, 13)], abs=1e-4)
+
+
 # What is offered to be pasted.
 
 

@@ -356,8 +356,8 @@ def other_batch(c: Collected, b_p: int, n: int) -> str:
         return ""
     words = f"{mapping(word, 'problems_per_batch')} --set rollouts_per_problem={batch // n}"
     return (f"the configuration's batch_size, {batch}, is neither B_p ({b_p}) nor B_p * n "
-            f"({n * b_p}); if its {word} counts problems, not responses of one, give {words} "
-            "instead")  # fmt: skip
+            f"({n * b_p}): correct B_p, or, if its {word} counts problems, not responses of one, "
+            f"give {words} instead")  # fmt: skip
 
 
 def counted_problems(c: Collected, n: int | None) -> int | None:

@@ -212,7 +212,7 @@ def refuse_folder(folder: Path, files: Files, tried: Tried, deleted: int) -> NoR
         tried.take(error)
     telling = [reason for reason in tried.reasons if NOTHING not in reason or OF_STEPS in reason]
     telling = telling or tried.reasons
-    telling = sorted(telling, key=lambda reason: _without_cure(reason, tried.cures[reason]))
+    telling = sorted(telling, key=lambda reason: not _is_cured(reason, tried.cures[reason]))
     if telling and all(TABLE in reason for reason in telling):
         if len(telling) > 1:
             refuse_tables(folder, tried.cures.values())
@@ -230,11 +230,11 @@ def refuse_folder(folder: Path, files: Files, tried: Tried, deleted: int) -> NoR
     )
 
 
-def _without_cure(reason: str, error: InputError) -> tuple[bool, bool]:
-    """What is told last of why files gave no run: that without a cure, and one to be guessed."""
-    is_scored = isinstance(error, TableError) and bool(error.score)
-    cured = is_scored or bool(error.options) or OF_STEPS in reason
-    return not cured, not is_scored and "KEY" in reason
+def _is_cured(reason: str, error: InputError) -> bool:
+    """Whether why a file gave no run says what reads it, with nothing to be guessed."""
+    if isinstance(error, TableError):
+        return bool(error.score)
+    return OF_STEPS in reason or (bool(error.options) and "KEY" not in reason)
 
 
 def _head(path: Path) -> bytes:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -73,6 +74,18 @@ def test_a_trainers_own_dump_is_of_known_words(tmp_path: Path) -> None:
     assert not own_words.own_words({**own, **{f"k{i}": i for i in range(200)}})
     assert not own_words.own_words({"actor_rollout_ref.rollout.n": 4, "shaping": "a"})
     assert not own_words.own_words({"per_device_train_batch_size": 4, "shaping": "a"})
+
+
+@pytest.mark.parametrize(("name", "said"), [
+    ("a/lam0.5_s1.jsonl", {"lam": "0.5"}), ("top_p0.9/x.log", {"p": "0.9"}),
+    ("events.out.tfevents.1750000000.lab-tuf.33864.0", {}), ("qwen2.5_v1.2/n4.log", {}),
+    ("tau0.5/tau0.9.log", {}), ("run.2.1.0.log", {}), ("lr0.5_kl0.1/a.log", {}),
+])  # fmt: skip
+def test_numbers_of_names_that_are_of_a_recipe(tmp_path: Path, name: str, said: object) -> None:
+    (run,) = read(lines(tmp_path / "logs.jsonl", [
+        {"step": s, "val-core/m/acc/mean@4": 0.2 + s / 40} for s in (0, 2, 4)]), SIZES)
+    its = replace(run.provenance, path=f"w/x/y/z/{name}")
+    assert own_words.words_in(replace(run, name="a", provenance=its)) == said
 
 
 def verl(name: str, last: int, gain: float) -> str:

@@ -35,7 +35,7 @@ _ASIDE = re.compile(
     r"samples?|problems?|prompts?|status|last|best|final|mean|scores?|acc\w*|elapsed|total"
 )
 _IN_NAME = re.compile(
-    r"(?<![A-Za-z])([A-Za-z]{1,20})[-_=]?([0-9]{0,2}\.[0-9]{1,6})(?![0-9A-Za-z]|\.[0-9])"
+    r"(?<![A-Za-z])([A-Za-z]{1,20})[-_=]?([0-9]{1,2}\.[0-9]{1,6})(?![0-9A-Za-z]|\.[0-9])"
 )
 _NO_RECIPE = re.compile(  # said by other means, a version, or what came of it
     "lr|learning_rate|kl|kl_?coef|temp|temperature|v|ver|version|.*(?:acc|score|reward|loss|val|"
@@ -76,7 +76,9 @@ def words_in(run: ImportedRun) -> dict[str, str]:
     """Numbers with a point that a run's name, or its folders', has behind a word."""
     said = defaultdict[str, set[str]](set)
     for text in (*Path(run.provenance.path).parts[-4:], run.name):
-        for word, value in _IN_NAME.findall(Path(text).stem if text != run.name else text):
+        if "tfevents" in text:  # a time, a host and its process
+            continue
+        for word, value in _IN_NAME.findall(re.sub(r"\.[a-z]+$", "", text)):
             if not _NO_RECIPE.fullmatch(word):
                 said[word.lower()].add(f"{float(value):g}")
     return {word: next(iter(values)) for word, values in said.items() if len(values) == 1}

@@ -52,7 +52,7 @@ def import_runs(options: argparse.Namespace) -> int:
             later = later if any(run.series for run in runs) else []
             return _preview(runs, [*asked, *later], options)
     if asked or runs is None:
-        then = fit_words(options.output or "study", later) if later else ()
+        then = fit_words(options.output or "study", later, options) if later else ()
         raise AskedError(asked, then, later)
     if options.preview:
         return _preview(runs, later, options)
@@ -90,14 +90,18 @@ def fit_asks(runs: Sequence[ImportedRun], options: argparse.Namespace) -> list[I
 
     if not any(run.series for run in runs):
         return []
-    split = next((pair.partition("=")[2] for pair in options.set if pair.startswith("split=")), "")
-    known = ["--split", split] if split == "train" else []
+    known = _split_of(options)
     return collected(lambda words: curves_of_runs(runs, options.output or "study", words), known)[1]
 
 
-def fit_words(study: str, asked: Sequence[InputError]) -> list[str]:
+def _split_of(options: argparse.Namespace) -> list[str]:
+    """What a fit must be told of scores that the import was told are of training."""
+    return ["--split", "train"] if "split=train" in options.set else []
+
+
+def fit_words(study: str, asked: Sequence[InputError], options: argparse.Namespace) -> list[str]:
     """The `fit` of a study with what it asks; what an import settles is not its."""
-    words = ["isocompute", "fit", study]
+    words = ["isocompute", "fit", study, *_split_of(options)]
     for one in asked:
         if not {"--map", "--set"} & {*one.options}:
             words += one.options
@@ -167,7 +171,7 @@ def stored_lines(
     lines += _seeds(runs)
     open_ones = [one for one in asked if not _is_settled(one)]
     lines += [f"It will be asked: {one}" for one in open_ones]
-    words = fit_words(options.output, asked)
+    words = fit_words(options.output, asked, options)
     return [*lines, f"Next{only_if(open_ones)}{yours(words)}: {shlex.join(words)}"]
 
 
@@ -213,7 +217,7 @@ def preview_lines(
     words += [word for one in now for word in one.options]
     lines.append(f"To import{only_if(now)}{yours(words)}: {shlex.join(words)}")
     if later:
-        then = fit_words(options.output or "study", later)
+        then = fit_words(options.output or "study", later, options)
         lines.append(f"Then{only_if(later)}{yours(then)}: {shlex.join(then)}")
     return lines
 

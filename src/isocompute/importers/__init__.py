@@ -16,7 +16,7 @@ Where a line belongs. A package imports from those above it alone, this folder f
 - runs: rows are taken (collect, collected, points); they become updates (updates, steps, counting,
   cadence, placing), B_p, n and compute (conclude, checks, changing, doubts); records and logs that
   are one run (identity, shared, sequels, siblings, begun), which runs are repetitions (repetitions,
-  grids, starts), and which of them are meant (meant).
+  own_words, grids, starts), and which of them are meant (meant).
 - tables: those that people made (tidy), from any file (table, workbooks, databases): what is taken
   of them (taken), their contract (columns, cells, ranges, checks), curves (curves, wide), what
   stands beside them (beside); one that was given to an import (handing).

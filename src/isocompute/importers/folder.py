@@ -19,6 +19,7 @@ from isocompute.importers.tables.handing import (
     NOTHING,
     OF_STEPS,
     TABLE,
+    TableError,
     is_a_table,
     is_archive,
     not_read,
@@ -82,8 +83,10 @@ class Tried:
         """Take the runs of a reader, or why there are none."""
         try:
             self.runs.extend(reader(*arguments))
-        except UnclearError:
-            raise
+        except UnclearError as error:
+            if not (isinstance(path := arguments[0], Path) and is_kept_by_wandb(path)):
+                raise
+            self.take(error)
         except InputError as error:
             self.take(error)
 
@@ -91,6 +94,11 @@ class Tried:
         """Take why a file gave no run."""
         self.reasons.append(str(error))
         self.cures[str(error)] = error
+
+
+def is_kept_by_wandb(path: Path) -> bool:
+    """Whether a file is the console of a run whose history W&B's own file beside it holds."""
+    return path.parts[-2:] == ("files", "output.log") and any(path.parents[1].glob("run-*.wandb"))
 
 
 def is_candidate(path: Path) -> bool:
@@ -202,8 +210,9 @@ def refuse_folder(folder: Path, files: Files, tried: Tried, deleted: int) -> NoR
         refuse_archives(folder, files.archives)
     for error in (is_a_table(p, columns) for p in files.tables if (columns := columns_of(p))):
         tried.take(error)
-    telling = [reason for reason in tried.reasons if NOTHING not in reason]
-    telling = telling or sorted(tried.reasons, key=lambda reason: OF_STEPS not in reason)
+    telling = [reason for reason in tried.reasons if NOTHING not in reason or OF_STEPS in reason]
+    telling = telling or tried.reasons
+    telling = sorted(telling, key=lambda reason: not _is_cured(reason, tried.cures[reason]))
     if telling and all(TABLE in reason for reason in telling):
         if len(telling) > 1:
             refuse_tables(folder, tried.cures.values())
@@ -219,6 +228,13 @@ def refuse_folder(folder: Path, files: Files, tried: Tried, deleted: int) -> NoR
         f"a folder must hold at least one log that is known, but {str(folder)!r} holds none{hint}",
         options=cure.options, trial=cure.trial, condition=cure.condition,
     )
+
+
+def _is_cured(reason: str, error: InputError) -> bool:
+    """Whether why a file gave no run says what reads it, with nothing to be guessed."""
+    if isinstance(error, TableError):
+        return bool(error.score)
+    return OF_STEPS in reason or (bool(error.options) and "KEY" not in reason)
 
 
 def _head(path: Path) -> bytes:

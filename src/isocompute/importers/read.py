@@ -17,6 +17,7 @@ from isocompute.importers.folder import (
     Tried,
     by_kind,
     files_in,
+    is_kept_by_wandb,
     refuse_folder,
     with_notes,
 )
@@ -133,7 +134,7 @@ def _read_file(path: Path, settings: Settings, lines: Sequence[Path] = ()) -> li
         if found := [run for run in read_console(path, settings, console) if run.n_rows]:
             return found
     if looks_like_jsonl(path):
-        if (document := document_of(path)) is not None:
+        if (document := document_of(path, settings.step)) is not None:
             if several := runs_in(document):
                 return read_documents(several, path, settings)
             return read_trainer_state(path, settings)
@@ -222,8 +223,12 @@ def _read_files(folder: Path, files: Files, settings: Settings) -> list[Imported
             single = [path for path in single if path not in paths]
     charts = lines_of([path for path in single if "tfevents" in path.name]) | downloads_in(single)
     lines = {path for found in charts.values() for path in found}
-    for path in (one for one in single if one not in lines):
+    copies = {path for path in single if is_kept_by_wandb(path)}
+    for path in (one for one in single if one not in lines | copies):
         tried.read(_read_file, path, settings.for_path(path), charts.get(path, ()))
+    kept = {Path(run.provenance.path).parent for run in tried.runs if run.n_rows} if copies else ()
+    for path in (one for one in single if one in copies and one.parents[1] not in kept):
+        tried.read(_read_file, path, settings.for_path(path))
     own += evaluated_in_tables(tried.runs, tried.cures, settings)
     tried.reasons = [one for one in tried.reasons if one in tried.cures]
     tried.runs = with_results(tried.runs, own, settings)

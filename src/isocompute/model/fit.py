@@ -37,8 +37,8 @@ from isocompute.model.solve import Problem, gauss_newton, linear_evidence, solve
 from isocompute.model.threads import one_thread
 from isocompute.model.walk import Walkers, walk
 
-# Standard deviations of the scales by which sizes of the noise are chosen; at half and twice a steep
-# sweep is fitted alike (off by 0.004 to 0.007), with the first alone not (0.03 to 0.04).
+# Standard deviations of the scales by which sizes of the noise are chosen; at half and twice of it
+# a steep sweep is fitted alike (off by 0.004 to 0.007), with the first alone not (0.03 to 0.04).
 WIDER = 0.0, 2.0
 ROUNDS = 3  # of hypotheses, the first from the prior
 TRIED, LEAST_TRIED = 64, 8  # hypotheses of one round; fewer where few draws are asked for

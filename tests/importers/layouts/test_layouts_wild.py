@@ -394,11 +394,18 @@ def test_shares_beside_their_counts_are_scores_of_notes(tmp_path: Path) -> None:
 
 
 def test_a_word_of_names_divides_runs_of_one_n_and_the_same_seeds(tmp_path: Path) -> None:
-    names = (f"tau{tau}_seed{seed}" for tau in ("0.25", "1.50") for seed in (3, 4))
+    names = (f"{word}_seed{seed}" for word in ("plain", "shaped") for seed in (3, 4))
     told = refused(sweep(tmp_path, names), [*SIZES, "pattern=seed{seed}"])
     assert "must differ in B_p, n or seed" in told
-    assert "'tau0.25*' (2 runs)" in told
-    assert "--where run='!tau0.25*'" in told
+    assert "'plain*' (2 runs)" in told
+    assert "--where run='!plain*'" in told
+
+
+def test_a_decimal_of_names_divides_runs_and_can_be_chosen(tmp_path: Path) -> None:
+    names = (f"tau{tau}_seed{seed}" for tau in ("0.25", "1.50") for seed in (3, 4))
+    told = refused(sweep(tmp_path, names), [*SIZES, "pattern=seed{seed}"])
+    assert "share their tau to be compared or averaged, but have 0.25 (2 runs), 1.5" in told
+    assert "--where tau=0.25" in told
 
 
 def test_starts_of_other_decimals_are_no_attempts_of_one_job(tmp_path: Path) -> None:

@@ -95,7 +95,7 @@ class Described:
             if key in flat and (name := column.metric.label) in IN_ROWS:
                 if key != name:
                     refuse_logarithm(key, name, [flat[key]], "a column map")
-                flat[name] = flat[key]
+                flat[name] = flat.pop(key) if key in IN_ROWS else flat[key]  # it means that alone
         before = configuration(self.config)
         self.config.update(flat)
         after = configuration(self.config)

@@ -71,9 +71,9 @@ _OVERRIDE = re.compile(
 # print(args) of TRL and ms-swift: GRPOConfig(, then NAME=VALUE, on lines of their own or in one;
 # those of engines and models (vLLM's DecodingConfig) say nothing of the run
 _ECHO = re.compile(
-    r"\b\w*(?:GRPO|RLOO|PPO|DPO|RLHF|Train(?:ing|er)?)(?:Config|Arguments)\((?=\s*(?:$|\w+=))"
-)
+    r"\b\w*(?:GRPO|RLOO|PPO|DPO|RLHF|Train(?:ing|er)?)(?:Config|Arguments)\((?=\s*(?:$|\w+=))")
 _SAID = re.compile(r"(?:^|[(,\s])([a-z]\w{2,60})=([0-9][0-9.e+-]{0,30})(?=[,)\s]|$)")
+_CALLED = "trainer.experiment_name"  # verl's name of a run: jobs of one console, or its starts
 _MAX_CONFIG_LINES = 3_000
 _BROKEN = 5  # last lines that may be torn or mixed with another process's
 _TURNS = 4  # rows from one step back to the next; a run that goes on from a checkpoint has more
@@ -86,8 +86,7 @@ _TESTED = re.compile(r"'(test_score/[^']{1,300})': (?:np\.float64\()?([0-9.eE+-]
 # [eval] step 20: 88/200 correct
 _TOLD = re.compile(r"\b(?:step|update|iter\w{0,6})[ =:#]{1,3}[0-9]{1,9}\b[^{}|%]{0,60}?[ =:]"
                    r"(?:[0-9]{1,9}/[0-9]{1,9}|0?\.[0-9]{1,9})(?![0-9.])", re.I)  # fmt: skip
-# how a further line of a printed dictionary begins
-_GOES_ON = (" ", "'", '"', "}", "]", ")", ",", ":")
+_GOES_ON = (" ", "'", '"', "}", "]", ")", ",", ":")  # of a further line of a dictionary
 
 
 def read_console(path: Path, settings: Settings, cells: bytes | None = None) -> list[ImportedRun]:
@@ -261,6 +260,7 @@ class _Runs:
         self.source = "verl-console"
         self.speakers: list[str] = []
         self.steps: list[int] = []  # of verl's rows
+        self.called: list[str] = []  # what the configuration of each training calls it
 
     def speaks(self, process: str | None, step: int) -> None:
         """Refuse a file into which two runs wrote at once; one that went on has a new process."""
@@ -316,10 +316,11 @@ class _Runs:
         now = configuration(self.pending)
         changed = disagree(now, self.known, DESIGN)
         if self.first_step is not None and (changed or step <= self.first_step):
-            self.found.append(
-                Collector(f"{self.name}-{len(self.found) + 1}", self.errors, self.settings)
-            )
+            name = f"{self.name}-{len(self.found) + 1}"
+            self.found.append(Collector(name, self.errors, self.settings))
             self.first_step = None
+        if self.first_step is None:
+            self.called.append(str(self.pending.get(_CALLED) or ""))
         if self.first_step is None or now.problems_per_batch is not None:
             self.known = now
         self.found[-1].configure(self.pending, number)
@@ -337,6 +338,9 @@ class _Runs:
             self.found[-1].configure(self.pending)
         if len(self.found) == 1:
             self._look_beside(self.found[0])
+        elif len({*filter(None, self.called)}) == len(self.found):  # jobs of one script
+            for one, name in zip(self.found, self.called, strict=False):
+                one.rename(name)
         if self.errors.count:
             self.found[0].note(self.errors.told("lines"))
         provenance = provenance_of(self.path, self.source)
@@ -356,12 +360,8 @@ class _Runs:
 
 def _pairs(text: str) -> dict[str, object]:
     """`a:1.0 - b:np.float64(2.0)` -> {"a": "1.0", ...}."""
-    values: dict[str, object] = {}
-    for part in text.split(" - "):
-        key, colon, value = part.rpartition(":")
-        if colon:
-            values[key.strip()] = value.strip()
-    return values
+    parts = (part.rpartition(":") for part in text.split(" - "))
+    return {key.strip(): value.strip() for key, colon, value in parts if colon}
 
 
 def _configuration(lines: list[str], text: str, found: dict[str, object]) -> list[str]:

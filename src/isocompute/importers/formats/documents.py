@@ -38,6 +38,7 @@ from isocompute.importers.values.series import (
     RUNS,
     SETTINGS,
     points_of,
+    rows_along,
     settings_of,
     step_of,
 )
@@ -82,15 +83,18 @@ def runs_in(document: object) -> list[tuple[str, dict[str, Any]]]:
     return [(_name(one) or str(key), one) for key, one in document.items()] if several else []
 
 
-def document_of(path: Path) -> object:
-    """What JSON lines that are no rows hold: one document, or one for each line; None for rows."""
+def document_of(path: Path, step: str | None = None) -> object:
+    """What JSON lines that are no rows hold: one document, or one for each line; None for rows.
+
+    `step`: the column that counts updates, where its user says so.
+    """
     if path.suffix not in (".json", ".jsonl") or path.stat().st_size > MAX_BYTES:
         return None
     with path.open("rb") as handle:
         first, _ = parse_json(handle.readline().removeprefix(b"\xef\xbb\xbf"))
         if not isinstance(first, dict) or ("data" in first and "step" in first):
             return None
-        if not _is_run(first) and not runs_in(first):
+        if not _is_run(first) and not runs_in(first) and rows_along(first, step) is first:
             return None
         rest = [line for line in handle if line.strip()]
     if not rest:
@@ -230,6 +234,7 @@ def read_trainer_state(path: Path, settings: Settings) -> list[ImportedRun]:
     collector = Collector(name or path.stem, errors, settings)
     data = path.read_bytes()
     state, reason = parse_json(data)
+    state = rows_along(state, settings.step)
     if path.name != "trainer_state.json" and (several := runs_in(state)):
         return read_documents(several, path, settings)
     if path.name != "trainer_state.json" and (rows := _under_numbers(state)):

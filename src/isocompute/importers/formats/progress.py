@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 
@@ -78,7 +78,9 @@ class Progress:
                 elif values is not None:
                     row = _Row(line, values, self._bar)
                     self._rows.append(row)
-                    self._again |= row.trains and self._ended is not None and self._anew
+                    if row.trains and not self._again and self._is_earlier(row):
+                        self._again, self._cut = True, min(self._cut, line - 1)
+                    self._again |= row.trains and self._anew
                     if isinstance(said := values.get(OF_MAX), str):  # ms-swift: "10/60"
                         done, _, planned = said.partition("/")
                         if done.isdecimal() and planned.isdecimal():
@@ -88,7 +90,7 @@ class Progress:
             step, total = int(mark.group(1)), int(mark.group(2))
             if self.total is None:
                 self.total = total
-            if self._ended is not None and not self._anew:
+            if self._ended is not None and not (self._anew or self._again):
                 self._anew = not step
                 self._cut = self._cut if self._anew else line
             if total == self.total:
@@ -99,6 +101,13 @@ class Progress:
                     row.after = step
                 if self._ended is not None and not self._anew:
                     self._ended.after = step
+
+    def _is_earlier(self, row: _Row) -> bool:
+        """Whether a row behind the trainer's last line is of an earlier epoch than that."""
+        if self._ended is None or row.line <= self._ended.line:
+            return False
+        ends, at = (number(one.values.get("epoch")) for one in (self._ended, row))
+        return ends is not None and at is not None and at < ends
 
     def _is_whole(self) -> bool:
         """Whether the plan of a banner was trained to its end, and not stopped on the way."""
@@ -140,6 +149,8 @@ class Progress:
             if told := self._told_by_epochs():
                 yield from told
                 return
+            if self.total is not None and not any(map(_is_rewarded, self._rows)):
+                return  # a training before it, by examples: where its rows stand is of no curve
             if self.total is not None and (shared or not placed):
                 row, other = shared or (self._rows[0], self._rows[-1])
                 where = "have none" if self._bar is None else (
@@ -148,7 +159,7 @@ class Progress:
                 raise UnclearError(
                     f"{what}: a bar must stand before and behind every row, but lines {row.line} "
                     f"and {other.line} {where}, and their epochs do not tell their steps; give the "
-                    "trainer_state.json of the last checkpoint."
+                    "trainer_state.json of the last checkpoint, or move the console away."
                 )
         doubtful = [row for row in placed if row.before != row.after]
         choice = "after"
@@ -163,7 +174,7 @@ class Progress:
                 raise UnclearError(
                     f"{what}: the bars around a row must show one step, but those of line "
                     f"{row.line} show {row.before} and {row.after}; give the "
-                    "trainer_state.json of the last checkpoint."
+                    "trainer_state.json of the last checkpoint, or move the console away."
                 )
             choice = (fits or ["after"])[0]
         for row in self._rows:
@@ -177,9 +188,9 @@ class Progress:
         """Every row at the step that its epoch tells; none where they do not tell all."""
         if self.total is None:
             return []
-        if _is_of_each(self._rows, self.total):
+        if every := _updates_of_each(self._rows, self.total):
             self.by_epoch = True
-            return [(at, row.values, row.line) for at, row in enumerate(self._rows, 1)]
+            return [(every * at, row.values, row.line) for at, row in enumerate(self._rows, 1)]
         read = (_by_epoch(self._rows, self._ended, self.total, after=a) for a in (True, False))
         found = [steps for steps in read if steps]
         if not found or found[0] != found[-1]:
@@ -219,17 +230,33 @@ class _Row:
         return any(self.values[key] != other.values[key] for key in (*both, "epoch"))
 
 
-def _is_of_each(rows: Sequence[_Row], total: int) -> bool:
-    """Whether rows are of one update each, in order; some that were held back stand behind it."""
-    if len(rows) != total or not all(
-        row.trains and at <= row.bar() for at, row in enumerate(rows, 1)
-    ):
-        return False
+def _is_rewarded(row: _Row) -> bool:
+    """Whether a row may be of a curve: it has a reward, or an evaluation."""
+    return not row.trains or any("reward" in key for key in row.values)
+
+
+def _updates_of_each(rows: Sequence[_Row], total: int) -> int:
+    """Of how many updates each row is, in order to the plan's end; 0 where that is not known.
+
+    Some that were held back stand behind their bar, none before it.
+    """
+    every, left = divmod(total, len(rows))
+    if left or not all(row.trains and every * at <= row.bar() for at, row in enumerate(rows, 1)):
+        return 0
     told = [number(row.values.get("epoch")) for row in rows]
-    texts = [str(row.values.get("epoch")).partition(".")[2] for row in rows]
-    step_K, epoch_K = np.arange(1, total + 1), np.array([np.nan if e is None else e for e in told])
-    off_K = np.abs(epoch_K - epoch_K[-1] * step_K / total)
-    return bool((off_K <= 10.0 ** -max(map(len, texts))).all())  # of a digit, half at either end
+    at_K = np.arange(1, len(rows) + 1)
+    epoch_K = np.array([np.nan if epoch is None else epoch for epoch in told])
+    off_K = np.abs(epoch_K - epoch_K[-1] * at_K / len(rows))
+    digit_K = np.array([*map(_half_digits(rows), epoch_K.tolist())])
+    return every if bool((off_K <= digit_K + digit_K[-1]).all()) else 0
+
+
+def _half_digits(rows: Sequence[_Row]) -> Callable[[float], float]:
+    """Half of the last digit of a printed epoch: of four (5 prints text), else of its decimals."""
+    is_text = isinstance(rows[0].values["epoch"], str)
+    decimals = max(len(str(row.values.get("epoch")).partition(".")[2]) for row in rows)
+    return lambda epoch: 0.5 * 10.0 ** (
+        math.floor(math.log10(epoch)) - 3 if is_text and epoch > 0 else -decimals)
 
 
 def _by_epoch(
@@ -242,17 +269,10 @@ def _by_epoch(
     at even distances.
     """
     epochs = [number(row.values.get("epoch")) for row in rows]
-    texts = [str(row.values.get("epoch")) for row in rows]
     trains = [row for row in rows if row.trains]
     if not trains or None in epochs or any(row.bar() < 0 for row in rows):
         return None
-    decimals = max(len(text.partition(".")[2]) for text in texts)
-
-    def margin(epoch: float) -> float:  # half of the last digit: of four (5 prints text), else of
-        if isinstance(rows[0].values["epoch"], str) and epoch > 0:  # so many decimals
-            return 0.5 * 10.0 ** (math.floor(math.log10(epoch)) - 3)
-        return 0.5 * 10.0**-decimals
-
+    margin = _half_digits(rows)
     last = {row.bar(after=after): (at, row) for at, row in enumerate(trains, 1)}
     fixed = [(at, row, bar) for bar, (at, row) in last.items() if bar < total]
     stop = ended

@@ -46,7 +46,7 @@ from isocompute.importers.values.reading import (
     parse_python,
     whole,
 )
-from isocompute.importers.values.series import step_of
+from isocompute.importers.values.series import is_text, step_of
 from isocompute.importers.words.called import may_be_setting
 from isocompute.importers.words.configuration import configuration
 from isocompute.importers.words.meanings import tell_of_training
@@ -89,7 +89,7 @@ _BESIDE = re.compile(  # words beside it that say nothing of what it is
     re.I,
 )
 _NAMING = re.compile(r"[A-Za-z][\w@-]*")
-_LOGGER = re.compile(r"\b(?:INFO|DEBUG|WARNING)\b(?::[\w.]+)?")
+_LOGGER = re.compile(r"(?:[\w.]+:[0-9]+ \[?)?\b(?:INFO|DEBUG|WARNING)\b(?::[\w.]+)?")
 _RESPONSES = re.compile("samples|responses|rollouts|completions|generations|answers|trials", re.I)
 # of a line that holds no row, or before one
 _STEP = re.compile(
@@ -209,7 +209,7 @@ def _rows(path: Path) -> list[_Row]:
         value, _ = parse_json(match["row"])
         if value is None and "{'" in text:
             value = parse_python(match["row"])
-        if not isinstance(value, dict) or not value:
+        if not isinstance(value, dict) or all(map(is_text, value.values())):
             continue
         if (of := _STEP.search(match["before"])) and not step_of(value):
             value = {"step": int(of[1]), **value}
@@ -233,7 +233,7 @@ def _told(path: Path, settings: Settings) -> tuple[list[_Row], Settings, str]:
     for number, text, match in steps_told(_lines(path), _TOLD):
         words = _SAID.findall(match["before"])
         word = next((one for one in words if one.lower() in SPLITS), "")
-        found = _NUMBER.findall(f"{match['before']} | {match['rest']}")
+        found = _NUMBER.findall(f"{_LOGGER.sub('', match['before'])} | {match['rest']}")
         if not found and word and (bare := _bare(match["rest"])):
             found = [(_name_of(match["before"]), bare)]
             progress.add(_SHARE.findall(match["rest"])[0][0] == match["step"])

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
+
+import numpy as np
 
 from isocompute.importers.runs.collected import Collected, Spans
 from isocompute.importers.runs.points import Points
@@ -12,6 +14,7 @@ from isocompute.importers.values.imported import UnclearError
 from isocompute.importers.words.called import COUNTS, is_batch, is_called, mapping
 
 _FEW = 4  # values of a setting: what has more is measured, as the samples that a filter leaves
+_MANY = 4  # scores of one step: of fewer, some may be a row that was written again
 
 
 def refuse_several(run: str, perhaps: Mapping[str, Spans]) -> None:
@@ -23,6 +26,27 @@ def refuse_several(run: str, perhaps: Mapping[str, Spans]) -> None:
                 f"a run must have one {key}, but the rows of {run!r} have {first} and "
                 f"{other} and hold the same steps again; give each run a log of its own, or "
                 "its rows a name in `run`."
+            )
+
+
+def refuse_samples(found: Sequence[Points], what: str) -> None:
+    """Refuse held-out scores of which many stand at one step, row after row: single answers.
+
+    Raises:
+        UnclearError: with the step; the first of them would count as the score of all.
+    """
+    for points in (p for p in found if p.column.split != "train"):
+        step_K, score_K = points.steps_K, points.scores_K
+        begins = np.flatnonzero(np.diff(step_K, prepend=-1))
+        several = [part for part in np.split(score_K, begins[1:]) if part.size >= _MANY
+                   and np.count_nonzero(np.diff(part)) > 1]  # fmt: skip
+        if len(several) > 1:
+            most = max(part.size for part in several)
+            raise UnclearError(
+                f"{what}: a step must have one score, but {points.key} has up to {most}, row after "
+                f"row, at {len(several)} of {len(begins)} steps, as single answers have; write "
+                "the mean of each step: a CSV of run, problems_per_batch, rollouts_per_problem, "
+                "step, score."
             )
 
 

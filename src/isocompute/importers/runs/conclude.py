@@ -19,9 +19,11 @@ from isocompute.importers.runs.changing import (
     join_renamed,
     refuse_changed,
     refuse_renamed_on_the_way,
+    refuse_samples,
     refuse_several,
 )
 from isocompute.importers.runs.collected import Collected
+from isocompute.importers.runs.own_words import own_words
 from isocompute.importers.runs.points import (
     Compute,
     Points,
@@ -195,6 +197,8 @@ def _take_batch(c: Collected, values: dict[str, int | None]) -> tuple[int | None
     if n is None and b_p and responses:
         n = problems_of(responses, b_p, f"run {c.name}", "B_p")
         c.counters.infer(f"{_N}: a batch of responses / problems_per_batch")
+    if b_p and n and (told := doubts.other_batch(c, b_p, n)):
+        c.note(told)
     values["problems_per_batch"], values[_N] = b_p or doubts.counted_problems(c, n), n
     return values["problems_per_batch"], n
 
@@ -221,6 +225,7 @@ def _tell_order(c: Collected, what: str, redone: int | None, is_backward: bool) 
         )
     if inferred or any(" with another score" in line for line in notes):
         refuse_still(c.points, what)
+        refuse_samples(c.points, what)
         refuse_several(c.name, c.perhaps)
         doubts.refuse_going_on(c, what)
         if told := of_two_kinds(c.points):
@@ -309,6 +314,7 @@ def _run(
         steps=values["steps"], seed=values["seed"],
         series=series, outcomes=tuple(c.outcomes), errors=tuple(c.errors.kept),
         n_errors=c.errors.count, n_rows=c.n_rows, notes=tuple(c.notes), spent=spent,
+        own=own_words(c.config),
         provenance=replace(
             provenance,
             facts={**c.settings.facts, **c.extras, **logged_rate(c.side["rate"]),

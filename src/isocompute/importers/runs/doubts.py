@@ -344,6 +344,22 @@ def merged(c: Collected, name: str, found: int | None) -> int | None:
     return given if found is None else found
 
 
+def other_batch(c: Collected, b_p: int, n: int) -> str:
+    """A line where a loop's `batch_size` is neither B_p nor B_p * n: its group may be of problems.
+
+    B_p is the user's, n that of the configuration, in the word that some loops have for B_p.
+    """
+    batch, word = whole(c.config.get("batch_size")), "group_size"
+    if not batch or batch in (b_p, n * b_p) or whole(c.config.get(word)) != n or (
+        c.settings.problems_per_batch is None or batch % n
+    ):
+        return ""
+    words = f"{mapping(word, 'problems_per_batch')} --set rollouts_per_problem={batch // n}"
+    return (f"the configuration's batch_size, {batch}, is neither B_p ({b_p}) nor B_p * n "
+            f"({n * b_p}): correct B_p, or, if its {word} counts problems, not responses of one, "
+            f"give {words} instead")  # fmt: skip
+
+
 def counted_problems(c: Collected, n: int | None) -> int | None:
     """B_p by the rollouts that a step counts, where a batch of the configuration agrees."""
     each = checks.of_a_step(c.side["counted"]) or checks.of_every_step(c)

@@ -21,6 +21,7 @@ import numpy as np
 
 from isocompute.importers.beside.beside import FILES
 from isocompute.importers.beside.described import files_beside
+from isocompute.importers.runs.own_words import with_own_words
 from isocompute.importers.runs.repetitions import differing
 from isocompute.importers.runs.sequels import (
     APART,
@@ -41,7 +42,7 @@ from isocompute.importers.runs.shared import (
     shared,
 )
 from isocompute.importers.values.imported import AGAIN, STOPPED, ImportedRun, Series, UnclearError
-from isocompute.importers.words.paths import job_of, started_at
+from isocompute.importers.words.paths import job_of, run_name, started_at
 
 _TRACKERS = ("mlflow", "mlflow-files", "trackio", "wandb")  # where an owner gives runs their names
 _MUCH = 10  # parts of a run: its first that another shares may be one seed's, before they part
@@ -64,7 +65,7 @@ def settle_runs(
     """
     if len(runs) > 1:
         before = frozenset(map(id, decided))
-        once = _merge_doubles(list(runs), before)
+        once = with_own_words(_merge_doubles(list(runs), before))
         if resumed != "apart":
             once = join_counted_anew(once, resumed, before)
             once = _leave_branches(once, before)
@@ -229,7 +230,7 @@ def _last_starts(
         events = run.provenance.format == "tensorboard"
         if span and not span.is_late and (is_chart or events or _is_printed(run)):
             where = of(run) if is_chart else (path.parent, "" if events else _numberless(path))
-            alike[(*where, *run.design)].append(run)
+            alike[(*where, _own_name(run), *run.design)].append(run)
     left_out = set[int]()
     for several in alike.values():
         if len(several) < 2 or {id(run) for run in several} <= decided:
@@ -281,6 +282,12 @@ def _is_printed(run: ImportedRun) -> bool:
     return run.provenance.format.endswith("console") and None not in run.design[:2]
 
 
+def _own_name(run: ImportedRun) -> str:
+    """What the configuration calls a run of a console, not its file: "" for another."""
+    return "" if run.name.startswith(run_name(Path(run.provenance.path))) or not (
+        _is_printed(run)) else run.name
+
+
 def _numbers(run: ImportedRun) -> list[int]:
     return [int(digits) for digits in re.findall("[0-9]+", run.provenance.path)]
 
@@ -305,7 +312,7 @@ def _leave_unfinished(runs: list[ImportedRun], decided: frozenset[int]) -> list[
             span.is_late if late is None else late
         ):
             path = Path(run.provenance.path)
-            job = run.name if tracked else str(path)
+            job = run.name if tracked else f"{path}{_own_name(run)}"
             if told and not tracked:  # a folder without a word is a tracker's, of each start
                 home = path.parent.parent if path.parent.name.isdecimal() else path.parent
                 job = f"{job_of(home)}/{_numberless(path)}"

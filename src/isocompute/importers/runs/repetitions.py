@@ -21,6 +21,7 @@ from isocompute.domain.text import some_of
 from isocompute.errors import InputError
 from isocompute.importers.runs.grids import Design, is_by_seed, is_one_grid, once, parted
 from isocompute.importers.runs.meant import choose, leaving, seeds_twice, shown, without
+from isocompute.importers.runs.own_words import divided, own_names
 from isocompute.importers.runs.starts import refuse_another_start
 from isocompute.importers.values.imported import DESIGN, FROM_NAME, ImportedRun
 from isocompute.importers.words.configuration import FACTS, SCALED
@@ -42,12 +43,24 @@ def differing(runs: Sequence[ImportedRun]) -> dict[str, dict[str, int]]:
     any word of the recipe.
     """
     found: dict[str, dict[str, int]] = {}
-    for name in (*FACTS, *_RECIPE):
-        of_pairs = name in (*SCALED, *_RECIPE)
+    own = own_names(runs)
+    for name in (*FACTS, *_RECIPE, *own):
+        of_pairs = name not in FACTS or name in SCALED
+        if name in own and not _divides(name, runs):
+            continue
         if values := parted((run.design[:2] if of_pairs else None, run.provenance.facts[name])
                             for run in runs if name in run.provenance.facts):  # fmt: skip
             found[name] = values[1]
     return found
+
+
+def _divides(name: str, runs: Sequence[ImportedRun]) -> bool:
+    """Whether runs of one B_p and n that a word of their own divides are no repetitions."""
+    of = defaultdict[tuple[object, ...], list[tuple[int | None, str]]](list)
+    for run in runs:
+        if name in run.provenance.facts:
+            of[run.design[:2]].append((run.seed, run.provenance.facts[name]))
+    return any(map(divided, of.values()))
 
 
 def require_one_arm(

@@ -222,6 +222,7 @@ class ImportedRun:
         notes: what a reader of the result should know, one line each.
         provenance: file, hash, version, and what was inferred.
         spent: what its updates took, for a log that goes on with it; no part of a record.
+        own: words of its configuration that no list knows; no part of a record either.
     """
 
     name: str
@@ -237,6 +238,7 @@ class ImportedRun:
     notes: tuple[str, ...] = ()
     provenance: Provenance
     spent: Spent = field(default_factory=Spent, repr=False, compare=False)
+    own: Mapping[str, str] = field(default_factory=dict, repr=False, compare=False)
 
     @property
     def design(self) -> tuple[int | None, int | None, int | None]:

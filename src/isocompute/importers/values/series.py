@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Set
 from typing import Any, NamedTuple
 
-from isocompute.importers.values.reading import flatten, unwrapped
+from isocompute.importers.values.reading import flatten, number, unwrapped
 
 SETTINGS = ("config", "cfg", "params", "parameters", "hyperparameters", "hyperparams", "hparams",
             "settings", "args", "hp")  # fmt: skip
@@ -77,6 +77,29 @@ def settings_of(document: Mapping[str, object]) -> dict[str, object]:
             else:
                 stack.append((inner, depth + 1))
     return found
+
+
+def is_text(value: object) -> bool:
+    """Whether a value holds no number: paths of checkpoints that were saved are no row.
+
+    >>> is_text("run/step_8"), is_text("0.5"), is_text({"acc": 0.5})
+    (True, False, False)
+    """
+    return isinstance(value, str) and number(value) is None
+
+
+def rows_along(document: object, key: str | None) -> object:
+    """A document of columns, of which the user says which counts updates, as rows; else as it is.
+
+    >>> rows_along({"lr": 0.1, "checkpoint": [4, 8], "acc": [0.5, 0.6]}, "checkpoint")
+    {'lr': 0.1, 'log_history': [{'checkpoint': 4, 'acc': 0.5}, {'checkpoint': 8, 'acc': 0.6}]}
+    """
+    if not key or not isinstance(document, dict) or not isinstance(document.get(key), list):
+        return document
+    columns = {name: value for name, value in document.items() if _along(value, document[key])}
+    rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+    rest = {name: value for name, value in document.items() if name not in columns}
+    return {**rest, "log_history": rows} if len(columns) > 1 else document
 
 
 def _along(values: object, steps: Any) -> bool:

@@ -137,6 +137,7 @@ _FACTS: dict[str, tuple[str, ...]] = {
 }
 FACTS = tuple(_FACTS)
 MODELS = frozenset(_FACTS["model"])
+KNOWN = frozenset(key for keys in _FACTS.values() for key in keys)
 # Facts that are scaled with the batch on purpose: they bind repetitions, not the whole sweep.
 SCALED = ("learning_rate",)
 

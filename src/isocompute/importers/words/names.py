@@ -79,7 +79,7 @@ def _said(text: str, name: str, perhaps: str = "") -> re.Match[str] | None:
     found = next((found for word in words if (found := re.search(
         # 8k is a length, 3b a model, 1n8g nodes and GPUs; 32xn4 has a sign for "times"
         rf"(?:(?<![a-z])|(?<=[0-9]x))(?:{word})(?:[-_ ]| ?= ?|: ?)?([0-9]{{1,12}})"
-        rf"(?![0-9km]|b(?![0-9])|g(?![a-z0-9]))(?<![0-9]{{{_DIGITS[name]}}})",
+        rf"(?![0-9km]|b(?![0-9])|g(?![a-z0-9])|steps?|epochs?)(?<![0-9]{{{_DIGITS[name]}}})",
         text, re.I,
     ))), None)  # fmt: skip
     return _AT_END.search(text) if found is None and name == "seed" and name in perhaps else found

@@ -22,12 +22,12 @@ from isocompute.importers.words.splits import HELD_OUT, split_of
 
 _NO_SCORE = re.compile(  # cer and wer are error rates; reward_s has taken so many seconds
     "best|peak|max|min|std|len|loss|err|wrong|fail|token|time|per_sec|ratio|clip|count|stop|format|"
-    "violat|refus|false|entropy|perplex|"
+    "violat|refus|false|entropy|perplex|baseline|reject|chosen|turns|on_win|win_reward|"
     "temperature|top_[pk]|samples_per|flo[ps]|(?<![a-z])(?:[cw]er|num|n|kl|ppl)(?![a-z])|"
     "[/_.](?:m?s|secs?|seconds|hours|[gm]b)$|_valid(?![a-z])|"
     "(?<![a-z])valid(?:ity)?_(?:[a-z]+_)?(?:rate|share|frac)", re.I,
 )
-_RATES = ("acc|correct|exact", "solve|success|pass")  # the most telling first
+_RATES = ("acc|correct|exact", "solve|success|pass|win_?rate")  # the most telling first
 _ALIKE = 3  # keys named beside the likeliest
 _UNREAD, _LISTED = 5, 12  # keys that were not read: likely ones, and of all
 _RATE = "|".join(_RATES)

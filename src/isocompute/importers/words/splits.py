@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 
 # what may say the split of a row, the most telling first, and how
-OF_SPLIT = ("split", "subset", "mode", "phase", "kind", "type", "stage", "event")
+OF_SPLIT = ("split", "subset", "mode", "phase", "kind", "type", "stage", "event", "log_type",
+            "row_type", "record_type")  # fmt: skip
 SPLITS = {
     **dict.fromkeys(("train", "training"), "train"),
     **dict.fromkeys(("eval", "evals", "evaluation", "evaluations", "val", "valid", "validation",

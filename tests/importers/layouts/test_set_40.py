@@ -174,14 +174,16 @@ def test_a_counter_of_ones_own_is_held_against_the_one_that_is_taken(
     assert found(tmp_path / "alike", of_run, ["eval/acc=avg"]) == made([4, 16])
 
 
-def test_a_run_that_its_document_says_crashed_is_no_repetition(tmp_path: Path) -> None:
+@pytest.mark.parametrize("own", [False, True])
+def test_a_run_that_its_document_says_crashed_is_no_repetition(tmp_path: Path, own: bool) -> None:
     runs = []
     for n, last, state in ((4, 120, "finished"), (16, 60, "crashed"), (16, 120, "finished")):
         held = curve(64, n, STEPS)
         off = 0.01 * (state == "crashed")
         runs.append({
             "name": f"n{n}", "id": f"a{len(runs)}", "state": state,
-            "config": {"trainer": {"train_batch_size": 64, "seed": 42},
+            "config": {"problems_per_batch": 64, "group_size": n, "seed": 42} if own else
+                      {"trainer": {"train_batch_size": 64, "seed": 42},
                        "generator": {"n_samples_per_prompt": n}},
             "history": [{"_step": s, "trainer/global_step": s, "eval/all/avg_score": held[s] - off}
                         for s in STEPS if s <= last],

@@ -47,6 +47,7 @@ def test_settings_of_ones_own_divide_runs_of_one_seed(tmp_path: Path) -> None:
     [{"seed": 5, "shaping": "a"}, {"seed": 6, "shaping": "b"}],  # the words go with the seed
     [{"seed": 5, "run_tag": "a"}, {"seed": 5, "run_tag": "b"}],  # a name, a place, a speed
     [{"seed": 5, "micro_batch": 1}, {"seed": 5, "micro_batch": 4}],
+    [{"seed": 5, "job": "a", "attempt": 1}, {"seed": 5, "job": "b", "attempt": 2}],
     [{"part": 1}, {"part": 2}],  # may be the seed
     [{"seed": 5, "note": "a first try"}, {"seed": 5, "note": "and one more"}],
 ])  # fmt: skip

@@ -32,7 +32,10 @@ _ASIDE = re.compile(
     r"verbose|print\w*|seeds?|steps?|epochs?|iter\w*|eval\w*|vals?|valid\w*|tests?|interval|every|"
     r"freq\w*|dtype|bf16|fp16|precision|compile\w*|flash|attn\w*|memory|util\w*|parallel\w*|"
     r"micro\w*|accum\w*|batch\w*|shard\w*|offload\w*|server|api|backend|report\w*|track\w*|"
-    r"samples?|problems?|prompts?|stat(?:e|us)|last|best|final|mean|scores?|acc\w*|elapsed|total"
+    r"samples?|problems?|prompts?|stat(?:e|us)|last|best|final|mean|scores?|acc\w*|elapsed|total|"
+    r"jobs?|slurm|array|attempts?|retr(?:y|ies)|re?start\w*|creat\w*|updated|finished|ended|pods?|"
+    r"instances?|machines?|clusters?|region|queue|partition|ranks?|world|author|owner|e_?mail|"
+    r"duration|hours?|runtime|wall|cost|price"
 )
 _IN_NAME = re.compile(
     r"(?<![A-Za-z])([A-Za-z]{1,20})[-_=]?([0-9]{1,2}\.[0-9]{1,6})(?![0-9A-Za-z]|\.[0-9])"

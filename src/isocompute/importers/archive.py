@@ -46,7 +46,8 @@ from isocompute.store import schema, seals
 from isocompute.store.database import Database
 from isocompute.store.pack import count_text, pack, unpack
 
-_KEYS = "keys"  # beside the provenance: what the log calls the scores of each series
+# Beside the provenance: what the log calls the scores of each series, and words of its own.
+_KEYS, _OWN = "keys", "own"
 
 
 class ImportSummary(NamedTuple):
@@ -246,7 +247,8 @@ def _store(connection: sqlite3.Connection, run: ImportedRun) -> None:
         "steps, seed, n_rows, n_errors, notes, provenance) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (run.name, run.provenance.sha256, run.problems_per_batch, run.rollouts_per_problem,
          run.steps, run.seed, run.n_rows, run.n_errors, json.dumps(run.notes),
-         json.dumps(asdict(run.provenance) | {_KEYS: [s.key for s in run.series]})),
+         json.dumps(asdict(run.provenance)
+                    | {_KEYS: [s.key for s in run.series], _OWN: dict(run.own)})),
     )
     key = row.lastrowid
     for s in run.series:
@@ -377,7 +379,7 @@ def _load(database: Database, row: tuple[Any, ...]) -> ImportedRun:
     return ImportedRun(
         name=name, problems_per_batch=b_p, rollouts_per_problem=n, steps=steps, seed=seed,
         series=tuple(series), outcomes=outcomes, errors=errors, n_errors=n_errors, n_rows=n_rows,
-        notes=tuple(json.loads(notes)), provenance=_provenance(told),
+        notes=tuple(json.loads(notes)), provenance=_provenance(told), own=told.get(_OWN, {}),
     )
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from isocompute.cli import main
 from isocompute.errors import InputError
-from isocompute.importers import load_settings, read_log, read_logs
+from isocompute.importers import import_logs, load_settings, read_log, read_logs
 from isocompute.importers.runs import own_words
 from isocompute.importers.words.names import pattern_for
 from isocompute.importers.words.scored import likely_key
@@ -285,3 +285,14 @@ def test_what_wins_or_others_gained_is_not_offered_as_the_score(
     keys: list[str], score: str
 ) -> None:
     assert likely_key(keys) == score
+
+
+def test_settings_of_ones_own_divide_runs_of_two_imports(tmp_path: Path) -> None:
+    for kind in ("strict", "mild"):
+        loop(tmp_path / "logs" / kind, kind, {"seed": 5, "shaping": kind})
+        import_logs([tmp_path / "logs" / kind], tmp_path / "study")
+        if kind == "strict":
+            assert len(load_curves(tmp_path / "study")) == 1
+    with pytest.raises(InputError, match="share their shaping to be compared or averaged"):
+        load_curves(tmp_path / "study")
+    assert len(load_curves(f"{tmp_path / 'study'}[shaping=mild]")) == 1

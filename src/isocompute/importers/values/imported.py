@@ -222,7 +222,7 @@ class ImportedRun:
         notes: what a reader of the result should know, one line each.
         provenance: file, hash, version, and what was inferred.
         spent: what its updates took, for a log that goes on with it; no part of a record.
-        own: words of its configuration that no list knows; no part of a record either.
+        own: words of its configuration that no list knows; two records may differ in them.
     """
 
     name: str

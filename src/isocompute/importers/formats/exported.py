@@ -28,6 +28,7 @@ from isocompute.importers.values.reading import (
 _LINES = ("line", "textpayload", "message", "@message", "log")
 _IN_JSON = re.compile(rb'"(?:line|textPayload|MESSAGE|@?message|log)"\s*:\s*"')
 _TIMES = (*CLOCKS, "@timestamp", "ts", "date", "__realtime_timestamp")
+_ZONE = re.compile(r"(?<=[0-9])(?:Z| ?UTC|[+-][0-9]{2}:[0-9]{2})$")
 # the job, or the process, that wrote a line
 _STREAMS = ("@logstream", "logstreamname", "stream_name", "pod", "pod_name", "container_id")
 _MOST = 1 << 28  # bytes that are held; a console of so many is none of one run
@@ -103,11 +104,19 @@ def _objects(text: str) -> Iterator[object]:
 
 
 def _by_time(rows: list[dict[str, object]]) -> list[dict[str, object]]:
-    """Rows in the order of their times, where each has one; those of one time as they stand."""
+    """Rows in the order of their times, where each has one; those of one time as they stand.
+
+    >>> rows = [{"ts": "9:00:00.12Z"}, {"ts": "9:00:00.1234Z"}, {"ts": "9:00:00Z"}]
+    >>> [row["ts"] for row in _by_time(rows)]
+    ['9:00:00Z', '9:00:00.12Z', '9:00:00.1234Z']
+    """
     key = next((k for k in rows[0] if k.lower() in _TIMES), None)
     if key is None:
         return rows
-    texts = [str(row.get(key) or "") for row in rows]
+    # without the zone, 09:00:00.5Z comes behind 09:00:00Z, and .1234Z behind .12Z
+    texts = [_ZONE.sub("", str(row.get(key) or "")) for row in rows]
+    if "" in texts:
+        return rows
     numbers = [number(text) for text in texts]
     times: list[Any] = texts if None in numbers else numbers
     if times[0] > times[-1]:

@@ -14,6 +14,7 @@ import pytest
 
 from isocompute.errors import InputError
 from isocompute.importers import read_log
+from isocompute.importers.formats.exported import console_in
 from isocompute.importers.values.imported import UnclearError
 from layout_helpers import load, refused, score, write
 
@@ -131,6 +132,21 @@ def test_a_console_that_a_log_service_gave_out(tmp_path: Path, kind: str) -> Non
         name, text = exported(kind, printed(n, seed, at))
         write(tmp_path / f"{at}f3" / name, text)
     assert read(tmp_path) == planted(32, RUNS)
+
+
+def test_lines_of_one_time_keep_their_order_and_those_without_stay(tmp_path: Path) -> None:
+    rows = [{"ts": f"9:0{i // 2}:00Z", "log": f"line {i}"} for i in range(6)]
+
+    def given_out(rows: Sequence[dict[str, str]]) -> list[str]:
+        write(tmp_path / "r.json", json.dumps(rows))
+        found = console_in(tmp_path / "r.json", (tmp_path / "r.json").read_bytes())
+        return (found or b"").decode().splitlines()
+
+    in_order = [f"line {i}" for i in range(6)]
+    assert given_out(rows) == given_out(rows[::-1]) == in_order
+    untimed = [*rows[:2], {"ts": "", "log": "behind it"}, *rows[2:]]
+    assert given_out(untimed) == ["line 0", "line 1", "behind it", *in_order[2:]]
+    assert given_out([{"ts": "1", "log": "a", "step": "3"}]) == []  # rows, no lines
 
 
 def test_lines_of_two_jobs_that_a_log_service_gave_out(tmp_path: Path) -> None:

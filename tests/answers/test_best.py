@@ -249,7 +249,8 @@ def test_spread_along_both_axes_is_largest_minus_smallest() -> None:
     assert at_16["interval"][0] < 0.05 < at_16["interval"][1]
     assert at_16["interval"][1] - at_16["interval"][0] == pytest.approx(0.0166, abs=0.003)
     # Of two that are level at the means the spread lies in its interval, and so does none.
-    level = FakePosterior(arms, flat, shift_DJ=shift - shift.mean(axis=0), last=[6.0] * 4)
+    equal = shift - shift.mean(axis=0) + np.array([0.0, 0.0002, 0.0, 0.0002])
+    level = FakePosterior(arms, flat, shift_DJ=equal, last=[6.0] * 4)
     of = level.configurations, level.first_J, level.last_J
     (row, _) = compare_by(fit_frontier(*of, x, level.scores(x), 0.95), "problems_per_batch", 0.95)
     assert row["interval"][0] == 0.0

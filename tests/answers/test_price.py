@@ -49,6 +49,7 @@ from isocompute.store import Store
 from isocompute.store.starts import Starts
 from isocompute.store.status import study_status
 from isocompute.study import load_study
+from isocompute.study.evaluated import Evaluated
 from isocompute.study.rates import RatesByBatch
 from isocompute.testing.planted import NOISE, WORLDS
 from study_helpers import edit
@@ -560,6 +561,21 @@ def test_a_check_costs_what_a_dry_run_of_its_command_says(tmp_path: Path, capsys
         alone = replace(price, evaluated=None).cost(runs.trains)["tokens"]
         drawn = 1 + said["evaluation_rollouts"] / said["rollouts"]
         assert cost["tokens"] == pytest.approx(drawn * alone, rel=0.01)
+
+
+def test_a_clock_has_counted_evaluations_and_tokens_have_not() -> None:
+    rates = Rates(rollouts_per_gpu_hour=100.0, tokens_per_rollout=50.0)
+    own = sweep_with_times(dict.fromkeys(N, 100.0))
+    alone = priced([c.replace(gpu_hours_K=None) for c in own], rates)
+    work = {own[0].configuration: Work(64_000.0)}
+    drawn = Evaluated(100, 1, 1_000).drawn(own[0].configuration.batch_size, 0.0, 64_000.0)
+    assert drawn > 500
+    plain = alone.cost(work)
+    for clocked in (False, True):
+        cost = replace(alone, evaluated=Evaluated(100, 1, 1_000), clocked=clocked).cost(work)
+        more = {name: cost[name] / plain[name] - 1 for name in ("gpu_hours", "tokens")}
+        assert more["tokens"] == pytest.approx(drawn / 64_000)
+        assert more["gpu_hours"] == pytest.approx(0.0 if clocked else drawn / 64_000)
 
 
 def test_rates_that_are_tried_first_cost_what_their_study_says() -> None:

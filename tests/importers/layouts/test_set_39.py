@@ -131,6 +131,10 @@ def test_a_run_whose_n_changes_on_the_way_has_no_curve(
               json.dumps({"prompts_per_step": 8, "num_generations": 4 if n == 4 else 16}))
     told = refused(tmp_path, ACC)
     assert f"a run must have one {of}, but {key} is 8 and from step 30 on 16: no curve" in told
+    if " and " in of:  # it may count the responses of an update, too
+        lines(tmp_path / "n8" / "metrics.jsonl", [
+            {**row, key: 64 if at < 3 else 128} for at, row in enumerate(rows_of(8))])
+        assert f"{key} is 64 and from step 30 on 128: no curve" in refused(tmp_path, ACC)
     assert len(load(tmp_path, [*ACC, f"{key}=other"], metric="avg")) == 2
     lines(tmp_path / "n8" / "metrics.jsonl", [{**row, key: 16} for row in rows_of(8)])
     assert drawn(load(tmp_path, ACC)) == planted(8, [(4, None), (16, None)])

@@ -112,11 +112,13 @@ def test_a_table_of_runs_says_b_p_and_n_of_the_histories_beside_it(tmp_path: Pat
     assert a.provenance.gpu_s_per_step == pytest.approx(160)  # 10 s on 2 x 8 GPUs
     assert b.provenance.gpu_s_per_step is None  # on how many GPUs is not said
     assert not any("gave no run" in note for note in a.notes)
-    # Two rows of one name: which is meant is not known.
-    other = tmp_path / "other"
+    # Two rows of one name: which is meant is not known, unless they say the same.
+    other, row = tmp_path / "other", TABLE.splitlines()[1]
     other.mkdir()
     (other / "a.csv").write_text(history(0.3))
-    (other / "table.csv").write_text(TABLE + TABLE.splitlines()[1] + "\n")
+    (other / "table.csv").write_text(f"{TABLE}{row}\n")
+    assert only(read_log(other)).problems_per_batch == a.problems_per_batch
+    (other / "table.csv").write_text(f"{TABLE}{row}7\n")
     assert only(read_log(other)).problems_per_batch is None
 
 

@@ -268,7 +268,8 @@ def _table(file: Path) -> dict[str, dict[str, object]]:
             if not naming or _COUNTERS & set(plain) or file.stat().st_size > MAX_LINE_BYTES:
                 return {}
             header = [explained(_SECTION.sub("", cell)) for cell in header]
-            cells = [row for row in lines if len(row) > naming[-1]]
+            cells = [*map(list, dict.fromkeys(tuple(row) for row in lines
+                                              if len(row) > naming[-1]))]  # a row may stand twice
     except csv.Error:
         return {}
     rows = [_with_config(dict(zip(header, row, strict=False))) for row in cells]

@@ -91,7 +91,7 @@ def document_of(path: Path, step: str | None = None) -> object:
     if path.suffix not in (".json", ".jsonl") or path.stat().st_size > MAX_BYTES:
         return None
     with path.open("rb") as handle:
-        first, _ = parse_json(handle.readline().removeprefix(b"\xef\xbb\xbf"))
+        first, _ = parse_json(handle.readline())
         if not isinstance(first, dict) or ("data" in first and "step" in first):
             return None
         if not _is_run(first) and not runs_in(first) and rows_along(first, step) is first:

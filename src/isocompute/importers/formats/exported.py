@@ -26,7 +26,7 @@ from isocompute.importers.values.reading import (
 )
 
 _LINES = ("line", "textpayload", "message", "@message", "log")
-_IN_JSON = re.compile(rb'"(?:line|textPayload|MESSAGE|@?message|log)"\s*:\s*"')
+_IN_JSON = re.compile(rf'"(?:{"|".join(_LINES)})"\s*:\s*"'.encode(), re.I)
 _TIMES = (*CLOCKS, "@timestamp", "ts", "date", "__realtime_timestamp")
 _ZONE = re.compile(r"(?<=[0-9])(?:Z| ?UTC|[+-][0-9]{2}:[0-9]{2})$")
 # the job, or the process, that wrote a line
